@@ -1,0 +1,33 @@
+# make demo: a first look on real data.   make test: every test.   make bench: the head's speed and memory.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py
+
+# One thread a process: two busy processes with two OpenMP threads each are several times slower on small tensors.
+test: $(READY) check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.head
+	$(BIN)/python -m benchmarks.table README.md
+
+clean:
+	rm -rf $(VENV) demo dist build .pytest_cache .ruff_cache .hypothesis

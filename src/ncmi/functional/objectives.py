@@ -1,0 +1,105 @@
+"""The four objectives, as pure functions of points, labels and centroids.
+
+Shapes: B samples, C classes, D feature width, K rows of the statistics.
+
+Two kinds. A **ratio of means** (``theorem1``, ``centroid``) sees a batch only through its class statistics, so ranks and
+batches are summed first and the ratio is formed last. A **per-sample** objective (``released``, ``harmonic``) gives one
+number a sample, whose mean is the loss. Centroids come as points (K, D) or (C, D).
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ncmi.functional.divergence import kl_to_centroids, kl_to_own
+from ncmi.functional.simplex import SimplexPoint
+from ncmi.functional.statistics import ClassStatistics, cross_class_sum
+
+
+class Ratio(NamedTuple):
+    """A ratio of means before the division: what stands above (concentration) and below (separation) the line."""
+
+    concentration: Tensor
+    separation: Tensor
+
+
+def theorem1(statistics: ClassStatistics, centroids: SimplexPoint) -> Ratio:
+    r"""Theorem 1's objective, corrected: :math:`q^{c_x}` stands where the paper prints :math:`q^{c_z}`.
+
+    .. math::
+        F(q) = \frac{\frac1N\sum_x D(p_x\|q^{c_x})}
+                    {\frac1{N^2}\sum_{x,z:\,c_x\ne c_z}\big[H(p_x,p_z) - H(p_x,q^{c_x})\big]}
+
+    Identities: numerator = CMI + Σ_y (n_y/N) D(s^y‖q^y), denominator = Γ − Σ_y [n_y(N−n_y)/N²] D(s^y‖q^y). So over q the
+    minimum is NCMI, reached at q = s, **as long as the denominator is positive**: elsewhere the ratio is negative and
+    unbounded below, and the caller must not divide.
+    """
+    count, prob_sum, _, neg_entropy = statistics
+    total = count.sum()
+    own = torch.linalg.vecdot(prob_sum, centroids.log_density)
+    separation = (total - count) @ own - cross_class_sum(statistics)
+    return Ratio((neg_entropy - own.sum()) / total, separation / total**2)
+
+
+def centroid(statistics: ClassStatistics, centroids: SimplexPoint, prior: Tensor | None = None) -> Ratio:
+    r"""Ratio of means with the separation measured from the centroids.
+
+    .. math::
+        \frac{\frac1N\sum_x D(p_x\|q^{c_x})}{\frac1{N^2}\sum_x\sum_{v\ne c_x} n_v\,D(q^v\|p_x)}
+
+    Every term below the line is a divergence, so unlike :func:`theorem1` it cannot change sign.
+
+    Args:
+        statistics: sums over the batch.
+        centroids: the rows of the statistics.
+        prior: class probabilities (K,) that replace n_v/N below the line, so that absent classes count too.
+    """
+    count, prob_sum, log_sum, neg_entropy = statistics
+    total = count.sum()
+    prior = count / total if prior is None else prior
+    own = (prob_sum * centroids.log_density).sum()
+    neg_entropies = torch.linalg.vecdot(centroids.probs, centroids.log_density)
+    weighted = centroids.probs * prior.unsqueeze(-1)
+    cross = weighted.sum(dim=0) @ log_sum.sum(dim=0) - (weighted * log_sum).sum()
+    separation = (prior * (total - count)) @ neg_entropies - cross
+    return Ratio((neg_entropy - own) / total, separation / total)
+
+
+def released(points: SimplexPoint, centroids: SimplexPoint, targets: Tensor) -> Tensor:
+    r"""The published script's per-sample ratio (B,): :math:`D(p_x\|q^{c_x}) / \frac1C\sum_{v\ne c_x} D(q^v\|p_x)`.
+
+    All C centroids count, with a uniform prior. Soft labels (B, C) give :math:`\sum_y t_y D_y/\mathrm{SEP}_y`.
+    """
+    num_classes = centroids.probs.shape[0]
+    neg_entropies = torch.linalg.vecdot(centroids.probs, centroids.log_density)
+    everything = neg_entropies.sum() - points.log_density @ centroids.probs.sum(dim=0)
+    if targets.is_floating_point():
+        own_class = neg_entropies - points.log_density @ centroids.probs.T
+        separation = (everything.unsqueeze(-1) - own_class) / num_classes
+        return (targets * kl_to_centroids(points, centroids.log_density) / separation).sum(dim=-1)
+    own_probs = centroids.probs.index_select(0, targets)
+    own_class = neg_entropies.index_select(0, targets) - torch.linalg.vecdot(own_probs, points.log_density)
+    separation = (everything - own_class) / num_classes
+    return kl_to_own(points, centroids.log_density.index_select(0, targets)) / separation
+
+
+def harmonic(points: SimplexPoint, centroids: SimplexPoint, targets: Tensor, exponent: float = 4.0) -> Tensor:
+    r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\big(1+\sum_{v\ne y}(D_y/D_v)^k\big)`.
+
+    :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
+    one. It equals cross-entropy on the logits :math:`-k\ln D_v`, and is computed so; soft labels (B, C) therefore work as
+    in soft cross-entropy.
+
+    The logarithm has a pole at D = 0, and the matrix product that gives D resolves no more than the type's machine epsilon
+    (float32: 1.2e-7): smaller divergences are set to it, which also keeps the gradient finite where p = q^v.
+    """
+    log_divergence = floored_divergence(points, centroids).log()
+    return F.cross_entropy(log_divergence * -exponent, targets, reduction="none")
+
+
+def floored_divergence(points: SimplexPoint, centroids: SimplexPoint) -> Tensor:
+    """KL divergences (B, C), none below the resolution of the matrix product that computes them."""
+    divergence = kl_to_centroids(points, centroids.log_density)
+    return divergence.clamp_min(torch.finfo(divergence.dtype).eps)

@@ -1,0 +1,132 @@
+"""How much each sample counts: class weights, class priors, ignored and soft labels.
+
+Shapes: B samples, C classes.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ncmi.checks import choose
+from ncmi.distributed import sum_over_ranks
+
+
+class WeightedTargets(NamedTuple):
+    """Labels ready for the objectives.
+
+    ``targets``: class indices (B,), ignored ones replaced by 0; or soft labels (B, C) with the weights multiplied in.
+    ``weight`` (B,): weight of each hard-labelled sample, ``None`` if all are one.
+    ``valid`` (B,): False for ignored samples, ``None`` if there are none.
+    ``total`` (): what a mean divides by, over the whole global batch.
+    """
+
+    targets: Tensor
+    weight: Tensor | None
+    valid: Tensor | None
+    total: Tensor
+
+
+class Weighting(nn.Module):
+    """Turns the user's targets into :class:`WeightedTargets`.
+
+    Args:
+        num_classes: C.
+        weight: weight (C,) of each class, as in ``nn.CrossEntropyLoss``.
+        prior: ``"batch"`` takes classes as they come; ``"uniform"`` or probabilities (C,) reweight each sample by
+            π_y·B/n_y, so that the classes present count as if they had been drawn with that prior.
+        ignore_index: samples with this label count nothing and do not move the centre.
+    """
+
+    weight: Tensor | None
+    prior: Tensor | None
+
+    def __init__(
+        self,
+        num_classes: int,
+        weight: Tensor | None = None,
+        prior: Literal["batch", "uniform"] | Tensor = "batch",
+        ignore_index: int = -100,
+    ):
+        super().__init__()
+        if isinstance(prior, str):
+            choose("NCMILoss", "prior", prior, ("batch", "uniform"))
+            prior = torch.full((num_classes,), 1 / num_classes) if prior == "uniform" else None  # pyright: ignore[reportAssignmentType]
+        if weight is not None and prior is not None:
+            raise ValueError("NCMILoss: give weight or prior, not both: a prior replaces the weight of every class.")
+        self.ignore_index = ignore_index
+        self.register_buffer("weight", _class_vector("weight", weight, num_classes))
+        self.register_buffer("prior", _class_vector("prior", prior, num_classes))
+        if self.prior is not None:
+            if not bool(self.prior.sum() > 0):
+                raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")
+            self.prior /= self.prior.sum()
+
+    def forward(self, targets: Tensor, dtype: torch.dtype) -> WeightedTargets:
+        """Weights for a batch of checked targets, in the number type of the loss."""
+        result = self._soft(targets.to(dtype)) if targets.is_floating_point() else self._hard(targets.long(), dtype)
+        may_be_empty = result.weight is not None or len(targets) == 0 or targets.is_floating_point()
+        if may_be_empty and not torch.compiler.is_compiling() and not bool(result.total > 0):
+            raise ValueError(
+                f"NCMILoss: the batch has no sample with a positive weight ({len(targets)} samples, "
+                f"ignore_index={self.ignore_index}). Skip such a batch."
+            )
+        return result
+
+    def _hard(self, targets: Tensor, dtype: torch.dtype) -> WeightedTargets:
+        valid = weight = None
+        if self._may_ignore(targets):
+            valid = targets != self.ignore_index
+            targets = torch.where(valid, targets, 0)
+            weight = valid.to(dtype)
+        if self.weight is not None:
+            own = self.weight.to(dtype).index_select(0, targets)
+            weight = own if weight is None else own * weight
+        elif self.prior is not None:
+            ones = torch.ones_like(targets, dtype=dtype) if weight is None else weight
+            count = torch.zeros_like(self.prior, dtype=dtype).index_add(0, targets, ones)
+            own = self._prior_factor(count, dtype).index_select(0, targets)
+            weight = own if weight is None else own * weight
+        total = torch.full((), len(targets), dtype=dtype, device=targets.device) if weight is None else weight.sum()
+        return WeightedTargets(targets, weight, valid, self._over_ranks(total))
+
+    def _soft(self, targets: Tensor) -> WeightedTargets:
+        # nn.CrossEntropyLoss divides soft-labelled losses by the batch size even when classes have weights.
+        total = torch.full((), len(targets), dtype=targets.dtype, device=targets.device)
+        if self.weight is not None:
+            targets = targets * self.weight.to(targets.dtype)
+        elif self.prior is not None:
+            targets = targets * self._prior_factor(targets.sum(dim=0), targets.dtype)
+            total = targets.sum()
+        return WeightedTargets(targets, None, None, self._over_ranks(total))
+
+    def _prior_factor(self, count: Tensor, dtype: torch.dtype) -> Tensor:
+        """π_y·B/n_y over the global batch, 0 for absent classes."""
+        assert self.prior is not None
+        count = self._over_ranks(count)
+        return torch.where(count > 0, self.prior.to(dtype) * count.sum() / count, 0.0)
+
+    def _over_ranks(self, tensor: Tensor) -> Tensor:
+        return sum_over_ranks(tensor)[0] if self.training else tensor
+
+    def _may_ignore(self, targets: Tensor) -> bool:
+        """False only where it is known that no label is ignored, so that the common batch skips the weights."""
+        if torch.compiler.is_compiling() or targets.numel() == 0:
+            return True
+        return bool((targets == self.ignore_index).any())
+
+    def extra_repr(self) -> str:
+        """Settings for ``print(loss)``."""
+        kind = "class weights" if self.weight is not None else "class prior" if self.prior is not None else "batch"
+        return f"{kind}, ignore_index={self.ignore_index}"
+
+
+def _class_vector(name: str, values: Tensor | None, num_classes: int) -> Tensor | None:
+    if values is None:
+        return None
+    values = torch.as_tensor(values, dtype=torch.float32).clone()
+    if values.shape != (num_classes,):
+        raise ValueError(f"NCMILoss: {name} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}.")
+    if not bool((values >= 0).all() & values.isfinite().all()):
+        raise ValueError(f"NCMILoss: {name} must be finite and not negative; got a smallest value of {float(values.min())}.")
+    return values
