@@ -212,7 +212,9 @@ class EMACentroids(Centroids):
         present = new_count > 0
         old_count, old_probs = self.count.index_select(0, classes), self.probs.index_select(0, classes)
         total = torch.where(present, self.momentum * old_count + new_count, 1.0)
-        mean = (old_probs * (self.momentum * old_count)[:, None] + statistics.prob_sum.to(old_probs.dtype)) / total[:, None]
+        mean = (old_probs * (self.momentum * old_count)[:, None] + statistics.prob_sum.to(old_probs.dtype)) / total[
+            :, None
+        ]
         # Added as differences: spare rows of a compact batch all point to class 0 and must not overwrite it.
         self.probs.index_add_(0, classes, torch.where(present[:, None], mean - old_probs, 0.0))
         self.count.index_add_(0, classes, torch.where(present, total - old_count, 0.0))

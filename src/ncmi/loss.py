@@ -186,7 +186,9 @@ class NCMILoss(nn.Module):
             classes, rows = None, labels.targets
         else:
             classes, rows = self._rows(labels.targets)
-        statistics = class_statistics(points, rows, self.num_classes if classes is None else len(classes), labels.weight)
+        statistics = class_statistics(
+            points, rows, self.num_classes if classes is None else len(classes), labels.weight
+        )
         if self.training:
             statistics = ClassStatistics(*sum_over_ranks(*statistics))
         centroids = self.centroids(classes, points.probs.dtype)
@@ -218,7 +220,9 @@ class NCMILoss(nn.Module):
         separation = gamma(statistics)
         if not bool(separation > resolution):
             present = int((statistics.count > 0).sum())
-            reason = "all its outputs are the same distribution" if present > 1 else "it holds samples of one class only"
+            reason = (
+                "all its outputs are the same distribution" if present > 1 else "it holds samples of one class only"
+            )
             raise ValueError(
                 f"NCMILoss: a ratio of means needs samples of two or more classes with different outputs in the batch, but "
                 f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which needs no pairs."
@@ -259,7 +263,9 @@ class NCMILoss(nn.Module):
         """Settings for ``print(loss)``."""
         objective = self.objective.function
         name = getattr(objective, "__name__", None) or repr(objective)
-        return f"{self.num_classes}, {self.num_features}, {name}, temperature={self.temperature}, simplex={self.simplex!r}"
+        return (
+            f"{self.num_classes}, {self.num_features}, {name}, temperature={self.temperature}, simplex={self.simplex!r}"
+        )
 
 
 def _at_least_float32(features: Tensor) -> Tensor:

@@ -126,7 +126,11 @@ def _class_vector(name: str, values: Tensor | None, num_classes: int) -> Tensor 
         return None
     values = torch.as_tensor(values, dtype=torch.float32).clone()
     if values.shape != (num_classes,):
-        raise ValueError(f"NCMILoss: {name} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}.")
+        raise ValueError(
+            f"NCMILoss: {name} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}."
+        )
     if not bool((values >= 0).all() & values.isfinite().all()):
-        raise ValueError(f"NCMILoss: {name} must be finite and not negative; got a smallest value of {float(values.min())}.")
+        raise ValueError(
+            f"NCMILoss: {name} must be finite and not negative; got a smallest value of {float(values.min())}."
+        )
     return values

@@ -28,9 +28,7 @@ def kl_divergence(log_probs: Tensor, log_other: Tensor) -> Tensor:
     probs, other = log_probs.exp(), log_other.exp()
     # For a large ratio e^r overflows; there p·r - (p - q) is the same number without cancellation.
     near = ratio.clamp(max=1.0)
-    terms = torch.where(
-        ratio > 1.0, probs * ratio - (probs - other), other * (near * near.exp() - torch.expm1(near))
-    )
+    terms = torch.where(ratio > 1.0, probs * ratio - (probs - other), other * (near * near.exp() - torch.expm1(near)))
     return terms.sum(dim=-1)
 
 
