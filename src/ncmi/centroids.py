@@ -208,7 +208,7 @@ class EMACentroids(Centroids):
         """Move the means of the classes of the batch; the others keep theirs."""
         if classes is None:
             classes = torch.arange(self.num_classes, device=self.probs.device)
-        new_count = statistics.count.to(self.count.dtype)
+        new_count = statistics.counts.to(self.count.dtype)
         present = new_count > 0
         old_count, old_probs = self.count.index_select(0, classes), self.probs.index_select(0, classes)
         total = torch.where(present, self.momentum * old_count + new_count, 1.0)

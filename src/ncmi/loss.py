@@ -160,7 +160,7 @@ class NCMILoss(nn.Module):
             total, count = sum_over_ranks(features.sum(dim=0), count)
             self.center.set_mean((total / count).to(self.center.mean.dtype))
         statistics = class_statistics(self.points(features), targets.long(), self.num_classes)
-        count, prob_sum = sum_over_ranks(statistics.count, statistics.prob_sum)
+        count, prob_sum = sum_over_ranks(statistics.counts, statistics.prob_sum)
         missing = (count == 0).nonzero().flatten().tolist()
         if missing:
             raise ValueError(f"NCMILoss: start_from_class_means needs samples of every class; none of {missing[:10]}.")
@@ -219,7 +219,7 @@ class NCMILoss(nn.Module):
             return ratio.separation
         separation = gamma(statistics)
         if not bool(separation > resolution):
-            present = int((statistics.count > 0).sum())
+            present = int((statistics.counts > 0).sum())
             reason = (
                 "all its outputs are the same distribution" if present > 1 else "it holds samples of one class only"
             )

@@ -51,12 +51,14 @@ class Weighting(nn.Module):
         super().__init__()
         if isinstance(prior, str):
             choose("NCMILoss", "prior", prior, ("batch", "uniform"))
-            prior = torch.full((num_classes,), 1 / num_classes) if prior == "uniform" else None  # pyright: ignore[reportAssignmentType]
-        if weight is not None and prior is not None:
+            class_prior = torch.full((num_classes,), 1 / num_classes) if prior == "uniform" else None
+        else:
+            class_prior = prior
+        if weight is not None and class_prior is not None:
             raise ValueError("NCMILoss: give weight or prior, not both: a prior replaces the weight of every class.")
         self.ignore_index = ignore_index
         self.register_buffer("weight", _class_vector("weight", weight, num_classes))
-        self.register_buffer("prior", _class_vector("prior", prior, num_classes))
+        self.register_buffer("prior", _class_vector("prior", class_prior, num_classes))
         if self.prior is not None:
             if not bool(self.prior.sum() > 0):
                 raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")

@@ -19,13 +19,13 @@ from ncmi.functional.simplex import SimplexPoint
 class ClassStatistics(NamedTuple):
     r"""Sums over samples; with weights :math:`w_{xy}` (one-hot labels, soft labels, class weights) they are
 
-    ``count`` (K,): :math:`n_y = \sum_x w_{xy}`;
+    ``counts`` (K,): :math:`n_y = \sum_x w_{xy}`;
     ``prob_sum`` (K, D): :math:`P_y = \sum_x w_{xy}\,p_x`;
     ``log_sum`` (K, D): :math:`L_y = \sum_x w_{xy}\,\ln(D p_x)`;
     ``neg_entropy`` (): :math:`E = \sum_x w_x\,p_x\cdot\ln(D p_x)` with :math:`w_x = \sum_y w_{xy}`.
     """
 
-    count: Tensor
+    counts: Tensor
     prob_sum: Tensor
     log_sum: Tensor
     neg_entropy: Tensor
@@ -52,7 +52,7 @@ def class_statistics(
 
     >>> from ncmi.functional import simplex_point
     >>> statistics = class_statistics(simplex_point(torch.randn(5, 3)), torch.tensor([0, 1, 1, 0, 1]), num_classes=2)
-    >>> statistics.count
+    >>> statistics.counts
     tensor([2., 3.])
     """
     if targets.is_floating_point():
@@ -95,7 +95,7 @@ def gamma(statistics: ClassStatistics) -> Tensor:
 
     From the sums: :math:`N^2\Gamma = \sum_y (N-n_y)\,P_y\cdot\ln(D s^y) - (P\cdot L - \sum_y P_y\cdot L_y)`.
     """
-    count, prob_sum, log_sum, _ = statistics
+    count, prob_sum, _, _ = statistics
     total = count.sum()
     within = ((total - count).unsqueeze(-1) * prob_sum * _log_mean_density(count, prob_sum)).sum()
     return (within - cross_class_sum(statistics)) / total**2
