@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ncmi.checks import choose
-from ncmi.distributed import sum_over_ranks
+from ncmi.distributed import sum_over_ranks, world_size
 
 Start = Literal["debiased", "first_batch"]
 
@@ -57,8 +57,9 @@ class EMACenter(nn.Module):
         self.mean.copy_(mean)
         self.weight.fill_(1)
 
-    def _center(self, batch_mean: Tensor, count: Tensor) -> Tensor:
-        return torch.where(self.weight == 0, batch_mean * (count > 1), self.mean.to(batch_mean.dtype))
+    def _center(self, batch_mean: Tensor, count: Tensor | int) -> Tensor:
+        first = batch_mean if isinstance(count, int) and count > 1 else batch_mean * (count > 1)
+        return torch.where(self.weight == 0, first, self.mean.to(batch_mean.dtype))
 
     def _track(self, batch_mean: Tensor) -> None:
         if self.start == "debiased":
@@ -76,14 +77,17 @@ class EMACenter(nn.Module):
 class BatchCenter(EMACenter):
     """The batch's own mean in training; the moving average is kept for evaluation. A lone sample uses the average."""
 
-    def _center(self, batch_mean: Tensor, count: Tensor) -> Tensor:
-        return torch.where(count > 1, batch_mean, self.mean.to(batch_mean.dtype))
+    def _center(self, batch_mean: Tensor, count: Tensor | int) -> Tensor:
+        mean = self.mean.to(batch_mean.dtype, copy=True)
+        if isinstance(count, int):
+            return batch_mean if count > 1 else mean
+        return torch.where(count > 1, batch_mean, mean)
 
 
 class PrintedCenter(EMACenter):
     """Algorithm 1 as printed: an average of the already centred features, from zero. It settles at half the mean."""
 
-    def _center(self, batch_mean: Tensor, count: Tensor) -> Tensor:
+    def _center(self, batch_mean: Tensor, count: Tensor | int) -> Tensor:
         return self.mean.to(batch_mean.dtype, copy=True)
 
     def _track(self, batch_mean: Tensor) -> None:
@@ -112,14 +116,14 @@ def make_center(name: str, num_features: int) -> nn.Module:
     return NoCenter() if name == "none" else CENTERS[name](num_features)
 
 
-def _global_mean(features: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+def _global_mean(features: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor | int]:
     """Mean of the valid rows over all ranks, and their number: sums first, never a mean of means."""
     features = features.detach()
+    if valid is None and world_size() == 1:
+        return features.mean(dim=0), len(features)
     if valid is None:
-        total = features.sum(dim=0)
-        count = torch.full((1,), len(features), dtype=features.dtype, device=features.device)
+        total, count = features.sum(dim=0), features.new_full((1,), len(features))
     else:
-        total = valid.to(features.dtype) @ features
-        count = valid.sum(dtype=features.dtype).reshape(1)
+        total, count = valid.to(features.dtype) @ features, valid.sum(dtype=features.dtype).reshape(1)
     total, count = sum_over_ranks(total, count)
-    return total / count.clamp_min(1), count
+    return total / count, count

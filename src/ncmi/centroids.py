@@ -2,7 +2,7 @@
 
 Shapes: C classes, D feature width, K rows asked for.
 
-``forward(classes)`` returns the centroids of ``classes`` (K,), or all of them, as points of the simplex.
+``forward(classes)`` returns the centroids of ``classes`` (K,), or all of them, as log-densities ln(D·q).
 """
 
 import warnings
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ncmi.checks import check_sizes, check_temperature, choose
 from ncmi.distributed import equal_gradient
-from ncmi.functional import ClassStatistics, SimplexPoint, simplex_point, spread_directions, to_logits
-from ncmi.functional.simplex import Simplex
+from ncmi.functional import ClassStatistics, LogDensity, log_density, simplex_point, spread_directions, to_logits
+from ncmi.functional.kernels import Simplex
 
 STARTS = ("orthogonal", "axis", "uniform", "class_means")
 _AXIS_SCALE = 10.0  # the published script's start, ξ^y = 10·e_y
@@ -77,10 +77,10 @@ class Centroids(nn.Module):
     def _hold(self, logits: Tensor) -> None:
         self.register_buffer("xi", logits)
 
-    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> SimplexPoint:
+    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> LogDensity:
         """Centroids of ``classes`` (K,), or of all classes, computed in ``dtype``."""
         rows = self.xi if classes is None else self.xi.index_select(0, classes)
-        return simplex_point(rows.to(dtype or rows.dtype), self.simplex)
+        return log_density(rows.to(dtype or rows.dtype), self.simplex)
 
     def update(self, statistics: ClassStatistics, classes: Tensor | None) -> None:
         """Take in the class sums of a training batch; only tracked centroids do something with them."""
@@ -138,13 +138,13 @@ class LearnedCentroids(Centroids):
     def _hold(self, logits: Tensor) -> None:
         self.xi = nn.Parameter(logits)
 
-    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> SimplexPoint:
+    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> LogDensity:
         """Centroids of ``classes`` (K,), or of all classes, with a gradient for ξ."""
         if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._watch()
         rows = self.xi if classes is None else F.embedding(classes, self.xi, sparse=self.sparse)
         rows = equal_gradient(rows) if self.training else rows
-        return simplex_point(rows.to(dtype or rows.dtype), self.simplex)
+        return log_density(rows.to(dtype or rows.dtype), self.simplex)
 
     def _watch(self) -> None:
         """Warn once if nothing has written to ξ for many training steps: the usual forgotten ``loss.parameters()``."""
@@ -190,13 +190,13 @@ class EMACentroids(Centroids):
         self.register_buffer("probs", simplex_point(self.xi, simplex).probs)
         self.register_buffer("count", torch.zeros(num_classes))
 
-    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> SimplexPoint:
+    def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> LogDensity:
         """Tracked means of ``classes`` (K,), or of all classes."""
         probs = self.probs if classes is None else self.probs.index_select(0, classes)
         probs = probs.to(dtype or probs.dtype)
         # A probability can underflow at temperatures below 0.01; its logarithm is then that of the smallest number.
         density = (probs * self.num_features).clamp_min(torch.finfo(probs.dtype).tiny)
-        return SimplexPoint(probs, density.log())
+        return LogDensity(density.log())
 
     @property
     def needs_statistics(self) -> bool:

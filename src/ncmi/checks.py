@@ -5,6 +5,7 @@ run in eager mode only: a compiled step must not wait for the device.
 """
 
 import difflib
+import math
 from collections.abc import Iterable
 
 import torch
@@ -57,28 +58,34 @@ def check_features(owner: str, features: Tensor, num_features: int) -> None:
     if torch.compiler.is_compiling():
         return
     # A finite sum proves that every entry is finite; only an overflowing sum needs the longer look.
-    if not bool(features.detach().float().sum().isfinite()) and not bool(features.detach().isfinite().all()):
-        bad = (~features.detach().isfinite()).any(dim=1)
+    features = features.detach()
+    if not math.isfinite(features.sum(dtype=torch.promote_types(features.dtype, torch.float32))) and not bool(
+        features.isfinite().all()
+    ):
+        bad = (~features.isfinite()).any(dim=1)
         raise ValueError(
             f"{owner}: features must be finite; {int(bad.sum())} of {len(bad)} rows hold NaN or infinity "
             f"(first at row {int(bad.nonzero()[0])}). Lower the learning rate, clip gradients or check the inputs."
         )
 
 
-def check_targets(owner: str, targets: Tensor, num_samples: int, num_classes: int, ignore_index: int) -> None:
-    """Class indices (B,), or soft labels (B, C): non-negative floats whose rows sum to one."""
+def check_targets(owner: str, targets: Tensor, num_samples: int, num_classes: int, ignore_index: int) -> bool:
+    """Class indices (B,), or soft labels (B, C): non-negative floats whose rows sum to one.
+
+    Returns whether some label may equal ``ignore_index``.
+    """
     shape = tuple(targets.shape)
     if targets.is_complex() or targets.dtype == torch.bool:
         raise TypeError(f"{owner}: targets must be class indices or soft labels; got {targets.dtype} of shape {shape}.")
     if shape[:1] != (num_samples,):
         raise ValueError(f"{owner}: features and targets must have the same length; got {num_samples} and {shape}.")
     if not targets.is_floating_point():
-        _check_hard(owner, targets, num_classes, ignore_index)
-    else:
-        _check_soft(owner, targets, num_classes)
+        return _check_hard(owner, targets, num_classes, ignore_index)
+    _check_soft(owner, targets, num_classes)
+    return False
 
 
-def _check_hard(owner: str, targets: Tensor, num_classes: int, ignore_index: int) -> None:
+def _check_hard(owner: str, targets: Tensor, num_classes: int, ignore_index: int) -> bool:
     shape = tuple(targets.shape)
     if targets.ndim != 1:
         raise ValueError(
@@ -86,17 +93,20 @@ def _check_hard(owner: str, targets: Tensor, num_classes: int, ignore_index: int
             "targets.argmax(1); several classes for one sample (multi-label) are not supported, because each sample "
             "has one centroid."
         )
-    if torch.compiler.is_compiling() or targets.numel() == 0:
-        return
+    if torch.compiler.is_compiling():
+        return True
+    if targets.numel() == 0:
+        return False
     lowest, highest = torch.aminmax(targets)
     if int(lowest) >= 0 and int(highest) < num_classes:
-        return
+        return 0 <= ignore_index < num_classes
     wrong = targets[((targets < 0) | (targets >= num_classes)) & (targets != ignore_index)]
     if len(wrong):
         raise ValueError(
             f"{owner}: targets must lie in [0, {num_classes - 1}] because num_classes={num_classes} "
             f"(or equal ignore_index={ignore_index}); got {int(wrong[0])}. Labels that start at 1 need targets - 1."
         )
+    return True
 
 
 def _check_soft(owner: str, targets: Tensor, num_classes: int) -> None:

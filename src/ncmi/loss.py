@@ -4,6 +4,7 @@ Shapes: B samples, C classes, D feature width.
 """
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from ncmi.checks import check_features, check_sizes, check_targets, check_temper
 from ncmi.distributed import broadcast_state, gather_labels, sum_over_ranks, world_size
 from ncmi.functional import (
     ClassStatistics,
+    FeaturePoints,
     NCMITerms,
     Ratio,
     SimplexPoint,
@@ -117,15 +119,15 @@ class NCMILoss(nn.Module):
 
     def forward(self, features: Tensor, targets: Tensor) -> Tensor:
         """The loss of a batch: features (B, D), targets (B,) class indices or (B, C) soft labels."""
-        self._check(features, targets)
-        with torch.autocast(features.device.type, enabled=False):
+        may_ignore = self._check(features, targets)
+        with full_precision(features):
             features = _at_least_float32(features)
             if self.training and not self._synchronized:
                 broadcast_state(self)
                 self._synchronized = world_size() > 1
-            labels = self.weighting(targets, features.dtype)
+            labels = self.weighting(targets, features.dtype, may_ignore)
             center = self.center(features, labels.valid)
-            points = feature_point(features, center, self.temperature, self.simplex)
+            points = FeaturePoints(features, center, self.temperature, self.simplex)
             if isinstance(self.objective, PerSample):
                 return self._mean_over_samples(self.objective, points, labels)
             return self._ratio_of_means(self.objective, points, labels)
@@ -140,7 +142,7 @@ class NCMILoss(nn.Module):
 
     def points(self, features: Tensor) -> SimplexPoint:
         """Features (B, D) as points of the simplex, with the centre as it stands; what evaluation uses."""
-        with torch.autocast(features.device.type, enabled=False):
+        with full_precision(features):
             features = _at_least_float32(features)
             center = self.center.mean.to(features.dtype) if isinstance(self.center, EMACenter) else None
             return feature_point(features, center, self.temperature, self.simplex)
@@ -166,34 +168,34 @@ class NCMILoss(nn.Module):
             raise ValueError(f"NCMILoss: start_from_class_means needs samples of every class; none of {missing[:10]}.")
         self.centroids.set_means(prob_sum / count.unsqueeze(-1))
 
-    def _mean_over_samples(self, objective: PerSample, points: SimplexPoint, labels: WeightedTargets) -> Tensor:
-        dtype = points.probs.dtype
+    def _mean_over_samples(self, objective: PerSample, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
+        dtype = points.features.dtype
         losses = objective.function(points, self.centroids(dtype=dtype), labels.targets)
         if labels.weight is not None:
             losses = losses * labels.weight
         if self.training and self.centroids.needs_statistics:
-            detached = SimplexPoint(points.probs.detach(), points.log_density.detach())
-            statistics = class_statistics(detached, labels.targets, self.num_classes, labels.weight)
+            with torch.no_grad():
+                statistics = class_statistics(points, labels.targets, self.num_classes, labels.weight)
             self.centroids.update(ClassStatistics(*sum_over_ranks(*statistics)), None)
         if self.reduction == "none":
             return losses
         total = sum_over_ranks(losses.sum())[0] if self.training else losses.sum()
         return total if self.reduction == "sum" else total / labels.total
 
-    def _ratio_of_means(self, objective: RatioOfMeans, points: SimplexPoint, labels: WeightedTargets) -> Tensor:
+    def _ratio_of_means(self, objective: RatioOfMeans, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
+        dtype = points.features.dtype
         prior = self.weighting.prior if objective.takes_prior else None
         if labels.targets.is_floating_point() or prior is not None:
             classes, rows = None, labels.targets
         else:
             classes, rows = self._rows(labels.targets)
-        statistics = class_statistics(
-            points, rows, self.num_classes if classes is None else len(classes), labels.weight
-        )
+        num_rows = self.num_classes if classes is None else len(classes)
+        statistics = class_statistics(points, rows, num_rows, labels.weight)
         if self.training:
             statistics = ClassStatistics(*sum_over_ranks(*statistics))
-        centroids = self.centroids(classes, points.probs.dtype)
+        centroids = self.centroids(classes, dtype)
         if prior is not None:
-            ratio = objective.function(statistics, centroids, prior=prior.to(points.probs.dtype))
+            ratio = objective.function(statistics, centroids, prior=prior.to(dtype))
         else:
             ratio = objective.function(statistics, centroids)
         if self.training and self.centroids.needs_statistics:
@@ -240,11 +242,12 @@ class NCMILoss(nn.Module):
         if self.training:
             self.fallback_steps.add_(happened.long())
 
-    def _check(self, features: Tensor, targets: Tensor, ready: bool = True) -> None:
+    def _check(self, features: Tensor, targets: Tensor, ready: bool = True) -> bool:
+        """Sentences for bad input; returns whether some label may be ignored."""
         check_features("NCMILoss", features, self.num_features)
-        check_targets("NCMILoss", targets, len(features), self.num_classes, self.weighting.ignore_index)
         if ready:
             self.centroids.check_ready()
+        return check_targets("NCMILoss", targets, len(features), self.num_classes, self.weighting.ignore_index)
 
     def _make_centroids(self, centroids: str | Centroids) -> Centroids:
         if isinstance(centroids, str):
@@ -266,6 +269,12 @@ class NCMILoss(nn.Module):
         return (
             f"{self.num_classes}, {self.num_features}, {name}, temperature={self.temperature}, simplex={self.simplex!r}"
         )
+
+
+def full_precision(features: Tensor) -> AbstractContextManager:
+    """A context without autocast."""
+    kind = features.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def _at_least_float32(features: Tensor) -> Tensor:

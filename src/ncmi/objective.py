@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ncmi import functional
 from ncmi.checks import choose
-from ncmi.functional import Ratio, SimplexPoint
+from ncmi.functional import Ratio
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,12 @@ class PerSample:
     """A number for each sample, whose mean over the (global) batch is the loss.
 
     Args:
-        function: ``(points, centroids, targets) → (B,)``; targets are class indices (B,) or soft labels (B, C).
+        function: ``(points, centroids, targets) → (B,)``; points and centroids have ``probs`` and ``log_density``, targets
+            are class indices (B,) or soft labels (B, C).
         start: how centroids start when the user names no start.
     """
 
-    function: Callable[[SimplexPoint, SimplexPoint, Tensor], Tensor]
+    function: Callable[..., Tensor]
     start: str = "orthogonal"
 
 

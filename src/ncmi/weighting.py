@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ncmi.checks import choose
-from ncmi.distributed import sum_over_ranks
+from ncmi.distributed import sum_over_ranks, world_size
 
 
 class WeightedTargets(NamedTuple):
@@ -24,7 +24,7 @@ class WeightedTargets(NamedTuple):
     targets: Tensor
     weight: Tensor | None
     valid: Tensor | None
-    total: Tensor
+    total: Tensor | int
 
 
 class Weighting(nn.Module):
@@ -64,20 +64,23 @@ class Weighting(nn.Module):
                 raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")
             self.prior /= self.prior.sum()
 
-    def forward(self, targets: Tensor, dtype: torch.dtype) -> WeightedTargets:
-        """Weights for a batch of checked targets, in the number type of the loss."""
-        result = self._soft(targets.to(dtype)) if targets.is_floating_point() else self._hard(targets.long(), dtype)
-        may_be_empty = result.weight is not None or len(targets) == 0 or targets.is_floating_point()
-        if may_be_empty and not torch.compiler.is_compiling() and not bool(result.total > 0):
+    def forward(self, targets: Tensor, dtype: torch.dtype, may_ignore: bool = True) -> WeightedTargets:
+        """Weights for a batch of checked targets, in the number type of the loss.
+
+        ``may_ignore=False`` promises that no label is ignored, so that the common batch needs no weights.
+        """
+        soft = targets.is_floating_point()
+        result = self._soft(targets.to(dtype)) if soft else self._hard(targets.long(), dtype, may_ignore)
+        if not torch.compiler.is_compiling() and not result.total > 0:
             raise ValueError(
                 f"NCMILoss: the batch has no sample with a positive weight ({len(targets)} samples, "
                 f"ignore_index={self.ignore_index}). Skip such a batch."
             )
         return result
 
-    def _hard(self, targets: Tensor, dtype: torch.dtype) -> WeightedTargets:
+    def _hard(self, targets: Tensor, dtype: torch.dtype, may_ignore: bool) -> WeightedTargets:
         valid = weight = None
-        if self._may_ignore(targets):
+        if may_ignore:
             valid = targets != self.ignore_index
             targets = torch.where(valid, targets, 0)
             weight = valid.to(dtype)
@@ -89,18 +92,18 @@ class Weighting(nn.Module):
             count = torch.zeros_like(self.prior, dtype=dtype).index_add(0, targets, ones)
             own = self._prior_factor(count, dtype).index_select(0, targets)
             weight = own if weight is None else own * weight
-        total = torch.full((), len(targets), dtype=dtype, device=targets.device) if weight is None else weight.sum()
-        return WeightedTargets(targets, weight, valid, self._over_ranks(total))
+        total = self._num_samples(targets, dtype) if weight is None else self._over_ranks(weight.sum())
+        return WeightedTargets(targets, weight, valid, total)
 
     def _soft(self, targets: Tensor) -> WeightedTargets:
         # nn.CrossEntropyLoss divides soft-labelled losses by the batch size even when classes have weights.
-        total = torch.full((), len(targets), dtype=targets.dtype, device=targets.device)
+        total = self._num_samples(targets, targets.dtype)
         if self.weight is not None:
             targets = targets * self.weight.to(targets.dtype)
         elif self.prior is not None:
             targets = targets * self._prior_factor(targets.sum(dim=0), targets.dtype)
-            total = targets.sum()
-        return WeightedTargets(targets, None, None, self._over_ranks(total))
+            total = self._over_ranks(targets.sum())
+        return WeightedTargets(targets, None, None, total)
 
     def _prior_factor(self, count: Tensor, dtype: torch.dtype) -> Tensor:
         """π_y·B/n_y over the global batch, 0 for absent classes."""
@@ -111,11 +114,10 @@ class Weighting(nn.Module):
     def _over_ranks(self, tensor: Tensor) -> Tensor:
         return sum_over_ranks(tensor)[0] if self.training else tensor
 
-    def _may_ignore(self, targets: Tensor) -> bool:
-        """False only where it is known that no label is ignored, so that the common batch skips the weights."""
-        if torch.compiler.is_compiling() or targets.numel() == 0:
-            return True
-        return bool((targets == self.ignore_index).any())
+    def _num_samples(self, targets: Tensor, dtype: torch.dtype) -> Tensor | int:
+        if not self.training or world_size() == 1:
+            return len(targets)
+        return self._over_ranks(torch.full((), len(targets), dtype=dtype, device=targets.device))
 
     def extra_repr(self) -> str:
         """Settings for ``print(loss)``."""

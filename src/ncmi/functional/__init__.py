@@ -4,8 +4,11 @@ from ncmi.functional.directions import spread_directions
 from ncmi.functional.divergence import cross_entropy, kl_divergence, kl_to_centroids, kl_to_own
 from ncmi.functional.objectives import Ratio, centroid, harmonic, released, theorem1
 from ncmi.functional.simplex import (
+    FeaturePoints,
+    LogDensity,
     SimplexPoint,
     feature_point,
+    log_density,
     log_nsf,
     log_softmax,
     nsf,
@@ -28,6 +31,8 @@ from ncmi.functional.statistics import (
 
 __all__ = [
     "ClassStatistics",
+    "FeaturePoints",
+    "LogDensity",
     "NCMITerms",
     "Ratio",
     "SimplexPoint",
@@ -42,6 +47,7 @@ __all__ = [
     "kl_divergence",
     "kl_to_centroids",
     "kl_to_own",
+    "log_density",
     "log_nsf",
     "log_softmax",
     "merge_statistics",

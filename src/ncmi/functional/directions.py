@@ -6,9 +6,9 @@ Shapes: C directions, D feature width.
 import torch
 from torch import Tensor
 
-# Above this many directions the C×C similarities of the refinement cost more than they bring: in hundreds of dimensions
+# The refinement costs C²·D operations a step. Beyond this it would take longer than it is worth: in hundreds of dimensions
 # random frames are within a few per cent of the best possible angle.
-_LARGEST_REFINED = 2048
+_LARGEST_REFINED = 300_000_000
 
 
 def spread_directions(num_directions: int, num_features: int) -> Tensor:
@@ -30,7 +30,7 @@ def spread_directions(num_directions: int, num_features: int) -> Tensor:
         frames.append(torch.cat([basis, -basis])[:missing])
         missing -= len(frames[-1])
     directions = torch.cat(frames)
-    if 2 * num_features < num_directions <= _LARGEST_REFINED and num_features > 1:
+    if num_directions > 2 * num_features and num_directions**2 * num_features <= _LARGEST_REFINED:
         directions = _push_apart(directions)
     return directions
 

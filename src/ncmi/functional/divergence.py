@@ -8,8 +8,10 @@ log-densities ln(D·p), whose products keep more digits (see ``simplex.py``).
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from ncmi.functional.simplex import SimplexPoint
+from ncmi.functional import kernels
+from ncmi.functional.simplex import FeaturePoints, Points
 
 
 def kl_divergence(log_probs: Tensor, log_other: Tensor) -> Tensor:
@@ -42,17 +44,19 @@ def cross_entropy(log_probs: Tensor, log_other: Tensor) -> Tensor:
     return -(log_probs.exp() * log_other).sum(dim=-1)
 
 
-def kl_to_own(points: SimplexPoint, log_density: Tensor) -> Tensor:
+def kl_to_own(points: Points, log_density: Tensor) -> Tensor:
     """KL divergence (B,) of each point from the centroid given in the same row of ``log_density`` (B, D)."""
     return torch.linalg.vecdot(points.probs, points.log_density - log_density)
 
 
-def kl_to_centroids(points: SimplexPoint, log_density: Tensor) -> Tensor:
+def kl_to_centroids(points: Points, log_density: Tensor) -> Tensor:
     r"""KL divergences (B, C) of B points from C centroids, :math:`D(p_x\|q^v) = p_x\cdot\ln(Dp_x) - p_x\cdot\ln(Dq^v)`.
 
     One matrix product. Its terms are of the size of ln(D·p), so in float32 a divergence below about 1e-7 is rounding and
     may come out as zero or negative: see :func:`ncmi.functional.harmonic` for the floor that a logarithm needs.
     """
+    if isinstance(points, FeaturePoints):
+        return _FeatureKL.apply(*points.arguments, log_density)  # pyright: ignore[reportReturnType]
     return _KLToCentroids.apply(points.probs, points.log_density, log_density)  # pyright: ignore[reportReturnType]
 
 
@@ -62,11 +66,10 @@ class _KLToCentroids(torch.autograd.Function):
     @staticmethod
     def forward(ctx, probs: Tensor, log_density: Tensor, centroid_log_density: Tensor) -> Tensor:
         ctx.save_for_backward(probs, log_density, centroid_log_density)
-        own = torch.linalg.vecdot(probs, log_density).unsqueeze(-1)
-        return torch.addmm(own, probs, centroid_log_density.T, alpha=-1)
+        return _kl_matrix(probs, log_density, centroid_log_density)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
         probs, log_density, centroid_log_density = ctx.saved_tensors
         (grad,) = grad_outputs
@@ -79,3 +82,36 @@ class _KLToCentroids(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             grad_centroids = (grad.T @ probs).neg_()
         return grad_probs, grad_log, grad_centroids
+
+
+class _FeatureKL(torch.autograd.Function):
+    """The same straight from features: the map and the product in one node."""
+
+    @staticmethod
+    def forward(
+        ctx, features: Tensor, center: Tensor | None, temperature: float, simplex, log_density: Tensor
+    ) -> Tensor:
+        mapped = kernels.features_forward(features, center, temperature, simplex)
+        ctx.save_for_backward(log_density, *mapped)
+        ctx.temperature = temperature
+        return _kl_matrix(mapped.probs, mapped.log_density, log_density)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor):
+        log_density, *rest = ctx.saved_tensors
+        mapped = kernels.MappedFeatures(*rest)
+        (grad,) = grad_outputs
+        grad_features = grad_centroids = None
+        if ctx.needs_input_grad[0]:
+            # The gradient at ln p is p ⊙ (Σ_v G_v ln(Dp) − G·ln(Dq)); a multiple of p drops out in the map's gradient.
+            grad_log = torch.mm(grad, log_density).neg_().addcmul_(mapped.log_density, grad.sum(dim=-1, keepdim=True))
+            grad_features = kernels.features_gradient(grad_log.mul_(mapped.probs), mapped, ctx.temperature)
+        if ctx.needs_input_grad[4]:
+            grad_centroids = grad.neg().T @ mapped.probs
+        return grad_features, None, None, None, grad_centroids
+
+
+def _kl_matrix(probs: Tensor, log_density: Tensor, centroid_log_density: Tensor) -> Tensor:
+    own = torch.linalg.vecdot(probs, log_density).unsqueeze(-1)
+    return torch.addmm(own, probs, centroid_log_density.T, alpha=-1)

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ncmi.functional.divergence import kl_to_centroids, kl_to_own
-from ncmi.functional.simplex import SimplexPoint
-from ncmi.functional.statistics import ClassStatistics, cross_class_sum
+from ncmi.functional.simplex import Centroids, Points
+from ncmi.functional.statistics import ClassStatistics
 
 
 class Ratio(NamedTuple):
@@ -25,7 +26,7 @@ class Ratio(NamedTuple):
     separation: Tensor
 
 
-def theorem1(statistics: ClassStatistics, centroids: SimplexPoint) -> Ratio:
+def theorem1(statistics: ClassStatistics, centroids: Centroids) -> Ratio:
     r"""Theorem 1's objective, corrected: :math:`q^{c_x}` stands where the paper prints :math:`q^{c_z}`.
 
     .. math::
@@ -36,14 +37,10 @@ def theorem1(statistics: ClassStatistics, centroids: SimplexPoint) -> Ratio:
     minimum is NCMI, reached at q = s, **as long as the denominator is positive**: elsewhere the ratio is negative and
     unbounded below, and the caller must not divide.
     """
-    count, prob_sum, _, neg_entropy = statistics
-    total = count.sum()
-    own = torch.linalg.vecdot(prob_sum, centroids.log_density)
-    separation = (total - count) @ own - cross_class_sum(statistics)
-    return Ratio((neg_entropy - own.sum()) / total, separation / total**2)
+    return Ratio(*_Theorem1.apply(*statistics, centroids.log_density))  # pyright: ignore[reportGeneralTypeIssues]
 
 
-def centroid(statistics: ClassStatistics, centroids: SimplexPoint, prior: Tensor | None = None) -> Ratio:
+def centroid(statistics: ClassStatistics, centroids: Centroids, prior: Tensor | None = None) -> Ratio:
     r"""Ratio of means with the separation measured from the centroids.
 
     .. math::
@@ -56,36 +53,30 @@ def centroid(statistics: ClassStatistics, centroids: SimplexPoint, prior: Tensor
         centroids: the rows of the statistics.
         prior: class probabilities (K,) that replace n_v/N below the line, so that absent classes count too.
     """
-    count, prob_sum, log_sum, neg_entropy = statistics
-    total = count.sum()
-    prior = count / total if prior is None else prior
-    own = (prob_sum * centroids.log_density).sum()
-    neg_entropies = torch.linalg.vecdot(centroids.probs, centroids.log_density)
-    weighted = centroids.probs * prior.unsqueeze(-1)
-    cross = weighted.sum(dim=0) @ log_sum.sum(dim=0) - (weighted * log_sum).sum()
-    separation = (prior * (total - count)) @ neg_entropies - cross
-    return Ratio((neg_entropy - own) / total, separation / total)
+    prior = statistics.counts / statistics.counts.sum() if prior is None else prior
+    return Ratio(*_Centroid.apply(*statistics, prior, centroids.log_density))  # pyright: ignore[reportGeneralTypeIssues]
 
 
-def released(points: SimplexPoint, centroids: SimplexPoint, targets: Tensor) -> Tensor:
+def released(points: Points, centroids: Centroids, targets: Tensor) -> Tensor:
     r"""The published script's per-sample ratio (B,): :math:`D(p_x\|q^{c_x}) / \frac1C\sum_{v\ne c_x} D(q^v\|p_x)`.
 
     All C centroids count, with a uniform prior. Soft labels (B, C) give :math:`\sum_y t_y D_y/\mathrm{SEP}_y`.
     """
-    num_classes = centroids.probs.shape[0]
-    neg_entropies = torch.linalg.vecdot(centroids.probs, centroids.log_density)
-    everything = neg_entropies.sum() - points.log_density @ centroids.probs.sum(dim=0)
+    probs = centroids.probs
+    num_classes = len(probs)
+    neg_entropies = torch.linalg.vecdot(probs, centroids.log_density)
+    everything = neg_entropies.sum() - points.log_density @ probs.sum(dim=0)
     if targets.is_floating_point():
-        own_class = neg_entropies - points.log_density @ centroids.probs.T
+        own_class = neg_entropies - points.log_density @ probs.T
         separation = (everything.unsqueeze(-1) - own_class) / num_classes
         return (targets * kl_to_centroids(points, centroids.log_density) / separation).sum(dim=-1)
-    own_probs = centroids.probs.index_select(0, targets)
+    own_probs = probs.index_select(0, targets)
     own_class = neg_entropies.index_select(0, targets) - torch.linalg.vecdot(own_probs, points.log_density)
     separation = (everything - own_class) / num_classes
     return kl_to_own(points, centroids.log_density.index_select(0, targets)) / separation
 
 
-def harmonic(points: SimplexPoint, centroids: SimplexPoint, targets: Tensor, exponent: float = 4.0) -> Tensor:
+def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: float = 4.0) -> Tensor:
     r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\big(1+\sum_{v\ne y}(D_y/D_v)^k\big)`.
 
     :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
@@ -99,7 +90,66 @@ def harmonic(points: SimplexPoint, centroids: SimplexPoint, targets: Tensor, exp
     return F.cross_entropy(log_divergence * -exponent, targets, reduction="none")
 
 
-def floored_divergence(points: SimplexPoint, centroids: SimplexPoint) -> Tensor:
+def floored_divergence(points: Points, centroids: Centroids) -> Tensor:
     """KL divergences (B, C), none below the resolution of the matrix product that computes them."""
     divergence = kl_to_centroids(points, centroids.log_density)
     return divergence.clamp_min(torch.finfo(divergence.dtype).eps)
+
+
+class _Theorem1(torch.autograd.Function):
+    """Numerator and denominator in one pass over the sums, with their gradients in closed form."""
+
+    @staticmethod
+    def forward(ctx, counts: Tensor, prob_sum: Tensor, log_sum: Tensor, neg_entropy: Tensor, log_density: Tensor):
+        total = counts.sum()
+        others = total - counts
+        own = (prob_sum * log_density).sum(dim=-1)
+        all_probs, all_logs = prob_sum.sum(dim=0), log_sum.sum(dim=0)
+        same_class = torch.dot(prob_sum.flatten(), log_sum.flatten())
+        separation = others.dot(own) - all_probs.dot(all_logs) + same_class
+        ctx.save_for_backward(prob_sum, log_sum, log_density, all_probs, all_logs, others, total)
+        return (neg_entropy - own.sum()) / total, separation / total**2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor):
+        prob_sum, log_sum, log_density, all_probs, all_logs, others, total = ctx.saved_tensors
+        concentration, separation = grad_outputs[0] / total, grad_outputs[1] / total**2
+        own = others.mul(separation).sub_(concentration).unsqueeze(-1)
+        grad_prob_sum = (log_sum - all_logs).mul_(separation).addcmul_(log_density, own)
+        grad_log_sum = (prob_sum - all_probs).mul_(separation)
+        return None, grad_prob_sum, grad_log_sum, concentration, prob_sum * own
+
+
+class _Centroid(torch.autograd.Function):
+    """The same for a separation that is measured from the centroids."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        counts: Tensor,
+        prob_sum: Tensor,
+        log_sum: Tensor,
+        neg_entropy: Tensor,
+        prior: Tensor,
+        log_density: Tensor,
+    ):
+        total = counts.sum()
+        weighted = log_density.exp().mul_((prior / log_density.shape[-1]).unsqueeze(-1))
+        all_probs, all_logs = weighted.sum(dim=0), log_sum.sum(dim=0)
+        others = (total - counts).unsqueeze(-1)
+        # Σ_v π_v q^v · [(N − n_v) ln(D q^v) − (L − L_v)]
+        difference = (log_sum - all_logs).addcmul_(log_density, others)
+        separation = torch.dot(weighted.flatten(), difference.flatten())
+        own = torch.dot(prob_sum.flatten(), log_density.flatten())
+        ctx.save_for_backward(prob_sum, log_density, weighted, all_probs, difference, others, total)
+        return (neg_entropy - own) / total, separation / total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor):
+        prob_sum, log_density, weighted, all_probs, difference, others, total = ctx.saved_tensors
+        concentration, separation = grad_outputs[0] / total, grad_outputs[1] / total
+        grad_log_sum = (weighted - all_probs).mul_(separation)
+        grad_log = (difference + others).mul_(separation).mul_(weighted).addcmul_(prob_sum, concentration, value=-1)
+        return None, log_density * -concentration, grad_log_sum, concentration, None, grad_log

@@ -9,17 +9,15 @@ distribution. Divergences do not change when ln D is added to both logarithms, b
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Simplex = Literal["nsf", "softmax"]
-
-# sigmoid(-80) is about 2e-35, still a normal float32, so log(sigmoid(a)) is exact to rounding for a >= -80.
-_SAFE_LOGIT = 80.0
+from ncmi.functional import kernels
+from ncmi.functional.kernels import Simplex
 
 
 class SimplexPoint(NamedTuple):
@@ -32,6 +30,55 @@ class SimplexPoint(NamedTuple):
     def log_probs(self) -> Tensor:
         """Plain log-probabilities ln p."""
         return self.log_density - math.log(self.log_density.shape[-1])
+
+
+class LogDensity(NamedTuple):
+    """Points of the simplex of which mostly ``log_density`` ln(D·p) is needed, like centroids."""
+
+    log_density: Tensor
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities p, computed at each call."""
+        return self.log_density.exp() * (1 / self.log_density.shape[-1])
+
+
+class FeaturePoints:
+    """The points that features (B, D) map to, computed when and how they are needed.
+
+    :func:`ncmi.functional.class_statistics` and :func:`ncmi.functional.kl_to_centroids` take the map into their own
+    autograd node, which spares several passes over (B, D) tensors; whoever asks for ``probs`` or ``log_density`` gets them.
+    """
+
+    def __init__(
+        self, features: Tensor, center: Tensor | None = None, temperature: float = 0.2, simplex: Simplex = "nsf"
+    ):
+        self.arguments = (features, center, temperature, simplex)
+        self._point: SimplexPoint | None = None
+
+    @property
+    def features(self) -> Tensor:
+        """The features f."""
+        return self.arguments[0]
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities p."""
+        return self._materialized().probs
+
+    @property
+    def log_density(self) -> Tensor:
+        """Log-densities ln(D·p)."""
+        return self._materialized().log_density
+
+    def _materialized(self) -> SimplexPoint:
+        if self._point is None:
+            self._point = feature_point(*self.arguments)
+        return self._point
+
+
+Points = SimplexPoint | FeaturePoints
+Centroids = SimplexPoint | LogDensity
 
 
 def log_nsf(logits: Tensor) -> Tensor:
@@ -89,22 +136,19 @@ def simplex_point(logits: Tensor, simplex: Simplex = "nsf", bound: float | None 
         bound: a known bound on |logits|, such as 1/τ for :func:`scale_features`. With a small one the sigmoid is formed
             once and reused; without one the smallest logit decides whether that is safe.
     """
-    if simplex == "softmax":
-        return SimplexPoint(*_Softmax.apply(logits))  # pyright: ignore[reportGeneralTypeIssues]
-    if bound is not None:
-        bounded = bound <= _SAFE_LOGIT
-    elif torch.compiler.is_compiling() or logits.numel() == 0:
-        bounded = False
-    else:
-        bounded = bool(logits.detach().amin() >= -_SAFE_LOGIT)
-    return SimplexPoint(*_NormalizedSigmoid.apply(logits, bounded))  # pyright: ignore[reportGeneralTypeIssues]
+    return SimplexPoint(*_Simplex.apply(logits, simplex, _is_bounded(logits, bound)))  # pyright: ignore[reportGeneralTypeIssues]
+
+
+def log_density(logits: Tensor, simplex: Simplex = "nsf") -> LogDensity:
+    """Log-densities of ``logits`` (..., D), for points whose probabilities are seldom needed."""
+    return LogDensity(_LogDensity.apply(logits, simplex, _is_bounded(logits, None)))  # pyright: ignore[reportArgumentType]
 
 
 def feature_point(
     features: Tensor, center: Tensor | None = None, temperature: float = 0.2, simplex: Simplex = "nsf"
 ) -> SimplexPoint:
     """The method's whole map, features (B, D) to points of the simplex: :func:`scale_features`, then NSF."""
-    return simplex_point(scale_features(features, center, temperature), simplex, bound=1 / temperature)
+    return SimplexPoint(*_FeaturePoint.apply(features, center, temperature, simplex))  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def to_log_probs(
@@ -135,81 +179,80 @@ def to_logits(probs: Tensor, simplex: Simplex = "nsf") -> Tensor:
 class _ScaleFeatures(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features: Tensor, center: Tensor | None, temperature: float) -> Tensor:
-        centred = features.clone() if center is None else features - center
-        peak = torch.linalg.vector_norm(centred, ord=math.inf, dim=-1, keepdim=True)
-        peak = torch.where(peak == 0, torch.ones_like(peak), peak)
-        centred.div_(peak)
-        norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
-        inverse = torch.where(norm == 0, norm, (norm * temperature).reciprocal())
-        scaled = centred.mul_(inverse)
-        ctx.save_for_backward(scaled, inverse / peak)
+        scaled, factor = kernels.scale_forward(features, center, temperature)
+        ctx.save_for_backward(scaled, factor)
         ctx.temperature = temperature
         return scaled
 
     @staticmethod
     @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
-        scaled, inverse_norm = ctx.saved_tensors
-        (grad,) = grad_outputs
-        along = torch.linalg.vecdot(scaled, grad).unsqueeze(-1) * ctx.temperature**2
-        return torch.addcmul(grad, scaled, along, value=-1).mul_(inverse_norm), None, None
+        scaled, factor = ctx.saved_tensors
+        return kernels.scale_gradient(grad_outputs[0].clone(), scaled, factor, ctx.temperature), None, None
 
 
-class _NormalizedSigmoid(torch.autograd.Function):
+class _Simplex(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logits: Tensor, bounded: bool) -> tuple[Tensor, Tensor]:
-        if bounded:
-            sigmoid = torch.sigmoid(logits)
-            mean = sigmoid.mean(dim=-1, keepdim=True)
-            density = sigmoid / mean
-            log_density = density.log()
-            probs = density.mul_(1 / logits.shape[-1])
-        else:
-            log_sigmoid = F.logsigmoid(logits)
-            peak = log_sigmoid.amax(dim=-1, keepdim=True)
-            probs, log_density = _shifted_softmax(log_sigmoid - peak)
-            sigmoid = log_sigmoid.exp()
-        ctx.save_for_backward(probs, sigmoid)
+    def forward(ctx, logits: Tensor, simplex: Simplex, bounded: bool) -> tuple[Tensor, Tensor]:
+        mapped = kernels.map_forward(logits, simplex, bounded)
+        probs = mapped.weights * mapped.scale
+        ctx.save_for_backward(probs, *mapped)
         ctx.set_materialize_grads(False)
-        return probs, log_density
+        return probs, mapped.log_density
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor | None):
+        probs, *rest = ctx.saved_tensors
+        grad_probs, grad_log = grad_outputs
+        grad = _log_gradient(probs, grad_probs, grad_log)
+        return None if grad is None else kernels.map_gradient(grad, kernels.Mapped(*rest)), None, None
+
+
+class _LogDensity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits: Tensor, simplex: Simplex, bounded: bool) -> Tensor:
+        mapped = kernels.map_forward(logits, simplex, bounded)
+        ctx.save_for_backward(*mapped)
+        return mapped.log_density
 
     @staticmethod
     @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
-        probs, sigmoid = ctx.saved_tensors
-        inner = _log_softmax_gradient(probs, *grad_outputs)
-        if inner is None:
-            return None, None
-        return torch.addcmul(inner, inner, sigmoid, value=-1), None
+        return kernels.map_gradient(grad_outputs[0].clone(), kernels.Mapped(*ctx.saved_tensors)), None, None
 
 
-class _Softmax(torch.autograd.Function):
+class _FeaturePoint(torch.autograd.Function):
+    """Both steps in one node."""
+
     @staticmethod
-    def forward(ctx, logits: Tensor) -> tuple[Tensor, Tensor]:
-        probs, log_density = _shifted_softmax(logits - logits.amax(dim=-1, keepdim=True))
-        ctx.save_for_backward(probs)
+    def forward(ctx, features: Tensor, center: Tensor | None, temperature: float, simplex: Simplex):
+        mapped = kernels.features_forward(features, center, temperature, simplex)
+        ctx.save_for_backward(*mapped)
         ctx.set_materialize_grads(False)
-        return probs, log_density
+        ctx.temperature = temperature
+        return mapped.probs, mapped.log_density
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *grad_outputs: Tensor):
-        return _log_softmax_gradient(*ctx.saved_tensors, *grad_outputs)
+    def backward(ctx, *grad_outputs: Tensor | None):
+        mapped = kernels.MappedFeatures(*ctx.saved_tensors)
+        grad_probs, grad_log = grad_outputs
+        grad = _log_gradient(mapped.probs, grad_probs, grad_log)
+        grad = None if grad is None else kernels.features_gradient(grad, mapped, ctx.temperature)
+        return grad, None, None, None
 
 
-def _shifted_softmax(shifted: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities and log-densities of the softmax of rows whose largest entry is 0."""
-    exponential = shifted.exp()
-    mean = exponential.mean(dim=-1, keepdim=True)
-    return exponential / (mean * shifted.shape[-1]), shifted - mean.log()
+def _is_bounded(logits: Tensor, bound: float | None) -> bool:
+    if bound is not None:
+        return bound <= kernels.SAFE_LOGIT
+    if torch.compiler.is_compiling() or logits.numel() == 0:
+        return False
+    return bool(logits.detach().amin() >= -kernels.SAFE_LOGIT)
 
 
-def _log_softmax_gradient(probs: Tensor, grad_probs: Tensor | None, grad_log: Tensor | None) -> Tensor | None:
-    """Gradient at a from the gradients at p and ln p, where ln p = log_softmax(a)."""
+def _log_gradient(probs: Tensor, grad_probs: Tensor | None, grad_log: Tensor | None) -> Tensor | None:
+    """Gradients at p and at ln p as one gradient at ln p, in memory of its own."""
     if grad_probs is None:
-        if grad_log is None:
-            return None
-        grad = grad_log
-    else:
-        grad = grad_probs * probs if grad_log is None else torch.addcmul(grad_log, grad_probs, probs)
-    return torch.addcmul(grad, probs, grad.sum(dim=-1, keepdim=True), value=-1)
+        return None if grad_log is None else grad_log.clone()
+    return grad_probs * probs if grad_log is None else torch.addcmul(grad_log, grad_probs, probs)

@@ -12,8 +12,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from ncmi.functional.simplex import SimplexPoint
+from ncmi.functional import kernels
+from ncmi.functional.kernels import Simplex
+from ncmi.functional.simplex import FeaturePoints, Points
 
 
 class ClassStatistics(NamedTuple):
@@ -40,7 +43,7 @@ class NCMITerms(NamedTuple):
 
 
 def class_statistics(
-    points: SimplexPoint, targets: Tensor, num_classes: int, weight: Tensor | None = None
+    points: Points, targets: Tensor, num_classes: int, weight: Tensor | None = None
 ) -> ClassStatistics:
     """The four sums of a batch, O(BD) for hard labels.
 
@@ -57,10 +60,12 @@ def class_statistics(
     """
     if targets.is_floating_point():
         return _soft_statistics(points, targets, weight)
-    count = points.probs.new_zeros(num_classes)
-    count = count.index_add(0, targets, torch.ones_like(points.probs[:, 0]) if weight is None else weight)
-    sums = _HardStatistics.apply(points.probs, points.log_density, targets, num_classes, weight)
-    return ClassStatistics(count, *sums)  # pyright: ignore[reportGeneralTypeIssues]
+    if isinstance(points, FeaturePoints):
+        sums = _FeatureStatistics.apply(*points.arguments, targets, num_classes, weight)
+    else:
+        sums = _HardStatistics.apply(points.probs, points.log_density, targets, num_classes, weight)
+    counts = _counts(targets, num_classes, weight, sums[0].dtype)  # pyright: ignore[reportOptionalSubscript]
+    return ClassStatistics(counts, *sums)  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def compact_labels(targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +131,12 @@ def _log_mean_density(count: Tensor, prob_sum: Tensor) -> Tensor:
     return torch.where(empty, 1.0, mean * prob_sum.shape[-1]).log()
 
 
-def _soft_statistics(points: SimplexPoint, targets: Tensor, weight: Tensor | None) -> ClassStatistics:
+def _counts(targets: Tensor, num_classes: int, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+    ones = torch.ones_like(targets, dtype=dtype) if weight is None else weight
+    return ones.new_zeros(num_classes).index_add_(0, targets, ones)
+
+
+def _soft_statistics(points: Points, targets: Tensor, weight: Tensor | None) -> ClassStatistics:
     if weight is not None:
         targets = targets * weight.unsqueeze(-1)
     own = torch.linalg.vecdot(points.probs, points.log_density)
@@ -136,23 +146,17 @@ def _soft_statistics(points: SimplexPoint, targets: Tensor, weight: Tensor | Non
 
 
 class _HardStatistics(torch.autograd.Function):
-    """P, L and E in one node, so that the backward writes each (B, D) gradient once."""
+    """P, L and E of points in one node, so that the backward writes each (B, D) gradient once."""
 
     @staticmethod
     def forward(
         ctx, probs: Tensor, log_density: Tensor, targets: Tensor, num_classes: int, weight: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(probs, log_density, targets, weight)
-        own = torch.linalg.vecdot(probs, log_density)
-        if weight is not None:
-            own = own * weight
-            probs, log_density = probs * weight.unsqueeze(-1), log_density * weight.unsqueeze(-1)
-        prob_sum = probs.new_zeros(num_classes, probs.shape[-1]).index_add_(0, targets, probs)
-        log_sum = torch.zeros_like(prob_sum).index_add_(0, targets, log_density)
-        return prob_sum, log_sum, own.sum()
+        return _sums(probs, log_density, targets, num_classes, weight)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
         probs, log_density, targets, weight = ctx.saved_tensors
         grad_prob_sum, grad_log_sum, grad_own = grad_outputs
@@ -162,3 +166,49 @@ class _HardStatistics(torch.autograd.Function):
             grad_probs.mul_(weight.unsqueeze(-1))
             grad_log.mul_(weight.unsqueeze(-1))
         return grad_probs, grad_log, None, None, None
+
+
+class _FeatureStatistics(torch.autograd.Function):
+    """P, L and E straight from features: the map and the sums in one node."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        features: Tensor,
+        center: Tensor | None,
+        temperature: float,
+        simplex: Simplex,
+        targets: Tensor,
+        num_classes: int,
+        weight: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mapped = kernels.features_forward(features, center, temperature, simplex)
+        ctx.save_for_backward(targets, weight, *mapped)
+        ctx.temperature = temperature
+        return _sums(mapped.probs, mapped.log_density, targets, num_classes, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor):
+        targets, weight, *rest = ctx.saved_tensors
+        mapped = kernels.MappedFeatures(*rest)
+        grad_prob_sum, grad_log_sum, grad_own = grad_outputs
+        grad_probs = grad_prob_sum.index_select(0, targets).addcmul_(mapped.log_density, grad_own)
+        # E also has the gradient p at ln p, which the map's gradient would remove again.
+        grad = grad_log_sum.index_select(0, targets).addcmul_(grad_probs, mapped.probs)
+        if weight is not None:
+            grad.mul_(weight.unsqueeze(-1))
+        return kernels.features_gradient(grad, mapped, ctx.temperature), None, None, None, None, None, None
+
+
+def _sums(
+    probs: Tensor, log_density: Tensor, targets: Tensor, num_classes: int, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    if weight is None:
+        own = (probs * log_density).sum()
+    else:
+        own = torch.linalg.vecdot(probs, log_density) @ weight
+        probs, log_density = probs * weight.unsqueeze(-1), log_density * weight.unsqueeze(-1)
+    prob_sum = probs.new_zeros(num_classes, probs.shape[-1]).index_add_(0, targets, probs)
+    log_sum = torch.zeros_like(prob_sum).index_add_(0, targets, log_density)
+    return prob_sum, log_sum, own

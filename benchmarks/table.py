@@ -1,0 +1,80 @@
+"""The README's benchmark table, made from the rows of the newest run.
+
+``python -m benchmarks.table README.md`` rewrites the block between the two markers; ``--check`` changes nothing and fails if
+the block is out of step.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import RESULTS
+
+START, END = "<!-- benchmark:start -->", "<!-- benchmark:end -->"
+
+
+def newest_run(path: Path) -> list[dict[str, Any]]:
+    """Rows of the last run in the file; they share their date. No file, no rows."""
+    if not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [row for row in rows if row["date"] == rows[-1]["date"]]
+
+
+def render(rows: list[dict[str, Any]]) -> str:
+    """A Markdown table: one line a head, one column a shape."""
+    if not rows:
+        return "No run is recorded yet. `make bench` makes one."
+    shapes = list(dict.fromkeys((row["batch"], row["features"], row["classes"]) for row in rows))
+    heads = list(dict.fromkeys(row["contender"] for row in rows))
+    cells = {((row["batch"], row["features"], row["classes"]), row["contender"]): _cell(row) for row in rows}
+    lines = ["| head | " + " | ".join(f"({b}, {d}, {c})" for b, d, c in shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
+    lines += [f"| {head} | " + " | ".join(cells.get((shape, head), "–") for shape in shapes) + " |" for head in heads]
+    about = rows[0]
+    machine = f"{about['cpu']}, {about['threads']} thread, torch {about['torch']}, Python {about['python']}"
+    source = f"ncmi {about['ncmi']}, commit {about['commit'][:7]}{'-dirty' * about['commit'].endswith('-dirty')}"
+    return "\n".join([*lines, "", f"Measured on {about['date'][:10]}: {machine}, {source}."])
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row["median_ms"] is None:
+        return "does not fit"
+    numbers = f"{_short(row['median_ms'])} ms, {_short(row['peak_mb'])} MB"
+    return numbers if row["contender"] == "cross-entropy" else f"{row['ratio']:.2f} × ({numbers})"
+
+
+def _short(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def replace_block(text: str, block: str) -> str:
+    """``text`` with ``block`` between the markers."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise SystemExit(f"benchmarks.table: the file must contain the lines {START} and {END}, in this order.")
+    return f"{before}{START}\n{block}\n{END}{after}"
+
+
+def main() -> None:
+    """Rewrite or check the block."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("document", type=Path, help="file with the markers, such as README.md")
+    parser.add_argument("--check", action="store_true", help="only say whether the block is in step")
+    parser.add_argument("--rows", type=Path, default=RESULTS, help="file of rows that benchmarks.head wrote")
+    options = parser.parse_args()
+    text = options.document.read_text(encoding="utf-8")
+    wanted = replace_block(text, render(newest_run(options.rows)))
+    if wanted == text:
+        return
+    if options.check:
+        sys.exit(f"{options.document} is out of step with {options.rows}. Run: python -m benchmarks.table {options.document}")
+    options.document.write_text(wanted, encoding="utf-8")
+    print(f"{options.document}: benchmark table rewritten")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Forward and gradient of the map to the simplex, written by hand: plain tensor code without autograd.
+
+Shapes: R rows (samples or classes), D feature width.
+
+The autograd nodes of this package are put together from these. They write into their own temporaries where they can and
+keep one sigmoid for everything: that, not arithmetic, is what the time of a head this small goes into.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Simplex = Literal["nsf", "softmax"]
+
+# exp(80) and its reciprocal are normal float32 numbers, so ln(1 + exp(-a)) is exact to rounding for a >= -80.
+SAFE_LOGIT = 80.0
+# Norms up to this, and down to its reciprocal, come from squares that neither overflow nor vanish in float32.
+_SAFE_NORM = 1e15
+
+
+class Mapped(NamedTuple):
+    """Rows on the simplex: p = weights·scale, ln(D·p) = log_density; ``sigmoid`` is None for the softmax."""
+
+    weights: Tensor
+    scale: Tensor
+    log_density: Tensor
+    sigmoid: Tensor | None
+
+
+def scale_forward(features: Tensor, center: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
+    """Scaled features (R, D) and the factor (R, 1) that scaled them, zero for a row that equals the centre."""
+    centred = features.clone() if center is None else features - center
+    norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+    if torch.compiler.is_compiling() or not _squares_are_safe(norm):
+        peak = centred.abs().amax(dim=-1, keepdim=True)
+        peak = torch.where(peak == 0, torch.ones_like(peak), peak)
+        centred.div_(peak)
+        norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+        factor = torch.where(norm == 0, norm, (norm * temperature).reciprocal())
+        return centred.mul_(factor), factor / peak
+    factor = norm.mul_(temperature).reciprocal_()
+    return centred.mul_(factor), factor
+
+
+def scale_gradient(grad: Tensor, scaled: Tensor, factor: Tensor, temperature: float) -> Tensor:
+    """Gradient at the features from that at the scaled features; overwrites ``grad``."""
+    along = (scaled * grad).sum(dim=-1, keepdim=True).mul_(temperature**2)
+    return grad.addcmul_(scaled, along, value=-1).mul_(factor)
+
+
+def nsf_forward(logits: Tensor, bounded: bool) -> Mapped:
+    """NSF of the rows of ``logits``; ``bounded`` promises that none is below −80."""
+    if not bounded:
+        log_sigmoid = F.logsigmoid(logits)
+        mapped = softmax_forward(log_sigmoid)
+        return mapped._replace(sigmoid=log_sigmoid.exp_())
+    inverse = logits.neg().exp_().add_(1)
+    log_inverse = inverse.log()
+    sigmoid = inverse.reciprocal_()
+    total = sigmoid.sum(dim=-1, keepdim=True)
+    log_density = torch.sub(_log_mean(total, logits).neg_(), log_inverse, out=log_inverse)
+    return Mapped(sigmoid, total.reciprocal_(), log_density, sigmoid)
+
+
+def softmax_forward(logits: Tensor) -> Mapped:
+    """Softmax of the rows of ``logits``."""
+    shifted = logits - logits.amax(dim=-1, keepdim=True)
+    weights = shifted.exp()
+    total = weights.sum(dim=-1, keepdim=True)
+    log_density = shifted.sub_(_log_mean(total, logits))
+    return Mapped(weights, total.reciprocal_(), log_density, None)
+
+
+def map_gradient(grad: Tensor, mapped: Mapped) -> Tensor:
+    """Gradient at the logits from the gradient at ln p (which counts p as a function of ln p); overwrites ``grad``.
+
+    A multiple of p in ``grad`` has no effect, because the entries of p sum to one.
+    """
+    total = grad.sum(dim=-1, keepdim=True).mul_(mapped.scale)
+    grad.addcmul_(mapped.weights, total, value=-1)
+    return grad if mapped.sigmoid is None else grad.addcmul_(grad, mapped.sigmoid, value=-1)
+
+
+def map_forward(logits: Tensor, simplex: Simplex, bounded: bool) -> Mapped:
+    """The named map of the rows of ``logits``."""
+    return softmax_forward(logits) if simplex == "softmax" else nsf_forward(logits, bounded)
+
+
+class MappedFeatures(NamedTuple):
+    """What the gradient of the whole map needs, and ``probs`` for whoever asked."""
+
+    probs: Tensor
+    scaled: Tensor
+    factor: Tensor
+    weights: Tensor
+    scale: Tensor
+    log_density: Tensor
+    sigmoid: Tensor | None
+
+
+def features_forward(features: Tensor, center: Tensor | None, temperature: float, simplex: Simplex) -> MappedFeatures:
+    """Centre, normalise, temper and map features (R, D)."""
+    scaled, factor = scale_forward(features, center, temperature)
+    mapped = map_forward(scaled, simplex, 1 / temperature <= SAFE_LOGIT)
+    return MappedFeatures(mapped.weights * mapped.scale, scaled, factor, *mapped)
+
+
+def features_gradient(grad: Tensor, mapped: MappedFeatures, temperature: float) -> Tensor:
+    """Gradient at the features from the gradient at ln p, as in :func:`map_gradient`; overwrites ``grad``."""
+    grad = map_gradient(grad, Mapped(*mapped[3:]))
+    return scale_gradient(grad, mapped.scaled, mapped.factor, temperature)
+
+
+def _log_mean(total: Tensor, logits: Tensor) -> Tensor:
+    return (total * (1 / logits.shape[-1])).log_()
+
+
+def _squares_are_safe(norm: Tensor) -> bool:
+    """Whether no norm is so large or small (zero and infinity included) that its square lost digits."""
+    return norm.numel() == 0 or float((norm + norm.reciprocal()).amax()) < _SAFE_NORM

@@ -1,0 +1,265 @@
+"""``CentroidClassifier``: the class whose centroid is nearest in KL divergence.
+
+Shapes: B samples, C classes, D feature width.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ncmi.center import EMACenter
+from ncmi.centroids import EMACentroids, FixedCentroids, LearnedCentroids
+from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
+from ncmi.distributed import sum_over_ranks
+from ncmi.functional import SimplexPoint, feature_point, kl_to_centroids
+from ncmi.functional.simplex import Simplex
+from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
+from ncmi.loss import NCMILoss
+from ncmi.metric import add_to_classes, drop_ignored
+
+_CHUNK = 8192  # rows whose scores are held in float64 at a time
+
+
+class CentroidClassifier(nn.Module):
+    r"""Scores (B, C) of features: minus the divergence from each centroid, :math:`-D(p_x\|q^v)`; the largest decides.
+
+    The paper's decision by centroid comparison. One matrix product, in float32 whatever the autocast mode (float64 for
+    float64 features): divergences are about 1e-3 and would drown in the rounding of half precision.
+
+    Most users call :meth:`from_loss` or :meth:`from_class_means`. The two give different decisions, so ``source`` says which
+    centroids a number was made with.
+
+    Args:
+        centroids: q as points of the simplex, (C, D).
+        center: c (D,) to subtract from features; ``None`` stands for zero.
+        temperature: τ of the map.
+        simplex: ``"nsf"``, or ``"softmax"`` for the ablation.
+        source: where the centroids come from, in words.
+
+    >>> from ncmi import NCMILoss
+    >>> loss = NCMILoss(num_classes=3, num_features=8)
+    >>> classifier = CentroidClassifier.from_loss(loss)
+    >>> classifier(torch.randn(5, 8)).shape, classifier.source
+    (torch.Size([5, 3]), 'learned q')
+    """
+
+    log_density: Tensor
+    center: Tensor
+    score_temperature: Tensor
+
+    def __init__(
+        self,
+        centroids: SimplexPoint,
+        *,
+        center: Tensor | None = None,
+        temperature: float = 0.2,
+        simplex: Simplex = "nsf",
+        source: str = "given centroids",
+    ):
+        super().__init__()
+        probs, log_density = (tensor.detach() for tensor in centroids)
+        _check_centroids(probs, log_density)
+        if center is None:
+            center = log_density.new_zeros(log_density.shape[1])
+        elif center.shape != log_density.shape[1:]:
+            raise ValueError(
+                f"CentroidClassifier: center must have shape ({log_density.shape[1]},); got {tuple(center.shape)}."
+            )
+        self.num_classes, self.num_features = log_density.shape
+        self.temperature = check_temperature("CentroidClassifier", temperature)
+        self.simplex: Simplex = choose("CentroidClassifier", "simplex", simplex, ("nsf", "softmax"))  # pyright: ignore[reportAttributeAccessIssue]
+        self.source = source
+        self.register_buffer("log_density", log_density.clone())
+        self.register_buffer("center", center.detach().clone())
+        # T of the probabilities; NaN until it is fitted.
+        self.register_buffer("score_temperature", log_density.new_full((), math.nan))
+
+    @classmethod
+    @torch.no_grad()
+    def from_loss(cls, loss: NCMILoss) -> "CentroidClassifier":
+        """A classifier with the loss's centroids and centre as they stand now; later training does not change it."""
+        loss.centroids.check_ready()
+        kinds = {LearnedCentroids: "learned q", EMACentroids: "tracked class means", FixedCentroids: "fixed q"}
+        source = next(
+            (name for kind, name in kinds.items() if isinstance(loss.centroids, kind)), "centroids of the loss"
+        )
+        return cls(loss.centroids(), source=source, **_map_of(loss))
+
+    @classmethod
+    @torch.no_grad()
+    def from_class_means(
+        cls, loss: NCMILoss, batches: Iterable[tuple[Any, Tensor]], model: Model | None = None
+    ) -> "CentroidClassifier":
+        r"""A classifier with the class means :math:`s^y` of a data set as centroids (Eq. 6), under the loss's map.
+
+        Exact, in float64 sums. Under an initialised process group each rank passes its own share, and the sums run over all
+        ranks.
+
+        Args:
+            loss: gives the centre, the temperature and the simplex map.
+            batches: (features, targets) pairs, or (inputs, targets) pairs if there is a ``model``.
+            model: turns inputs into features, in evaluation mode and without a gradient; it is not changed. A method such as
+                ``network.forward_features`` works too.
+
+        >>> from ncmi import NCMILoss
+        >>> loss = NCMILoss(num_classes=2, num_features=4)
+        >>> classifier = CentroidClassifier.from_class_means(loss, [(torch.randn(6, 4), torch.arange(6) % 2)])
+        >>> classifier.source
+        'class means'
+        """
+        like = loss.centroids().log_density
+        counts = like.new_zeros(loss.num_classes, 1, dtype=torch.float64)
+        prob_sum = torch.zeros_like(like, dtype=torch.float64)
+        ignore_index = loss.weighting.ignore_index
+        with frozen(model):
+            for inputs, targets in batches:
+                features, targets = extract(model, inputs).to(like.device), targets.to(like.device)
+                check_features("CentroidClassifier", features, loss.num_features)
+                check_targets("CentroidClassifier", targets, len(features), loss.num_classes, ignore_index)
+                features, targets = drop_ignored(features.double(), targets, ignore_index)
+                targets = targets.double() if targets.is_floating_point() else targets
+                add_to_classes(counts, targets, torch.ones_like(features[:, :1]))
+                add_to_classes(prob_sum, targets, loss.points(features).probs)
+        counts, prob_sum = sum_over_ranks(counts, prob_sum)
+        missing = (counts.flatten() == 0).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(
+                f"CentroidClassifier: from_class_means needs samples of every class; none of {missing[:10]}"
+                f"{' and others' if len(missing) > 10 else ''}. Pass the whole training set, or use from_loss."
+            )
+        means = prob_sum / counts
+        # A probability can underflow at temperatures below 0.01; its logarithm is then that of the smallest number.
+        log_density = (means * loss.num_features).clamp_min(torch.finfo(means.dtype).tiny).log()
+        return cls(
+            SimplexPoint(means.to(like.dtype), log_density.to(like.dtype)), source="class means", **_map_of(loss)
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scores (B, C) of features (B, D); they are at most 0, and 0 means that p equals the centroid."""
+        check_features("CentroidClassifier", features, self.num_features)
+        if torch.finfo(self.log_density.dtype).bits < 32:
+            raise TypeError(
+                f"CentroidClassifier: the centroids must stay float32, because divergences are about 1e-3; got "
+                f"{self.log_density.dtype}. Convert the network alone, or call .float() and load the state again."
+            )
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.to(torch.promote_types(features.dtype, torch.float32))
+            center, log_density = self.center.to(features.dtype), self.log_density.to(features.dtype)
+            points = feature_point(features, center, self.temperature, self.simplex)
+            return -kl_to_centroids(points, log_density)
+
+    @torch.no_grad()
+    def predict(self, features: Tensor) -> Tensor:
+        """The class (B,) with the nearest centroid."""
+        return self(features).argmax(dim=1)
+
+    @torch.no_grad()
+    def top_k(self, features: Tensor, k: int = 5) -> Tensor:
+        """The classes (B, k) of the k nearest centroids, nearest first."""
+        if not 1 <= k <= self.num_classes:
+            raise ValueError(f"CentroidClassifier: k must lie in [1, {self.num_classes}]; got {k}.")
+        return self(features).topk(k, dim=1).indices
+
+    @torch.no_grad()
+    def predict_proba(self, features: Tensor) -> Tensor:
+        r"""Class probabilities (B, C): :math:`\mathrm{softmax}(-D(p\|q^v)/T)` with T from :meth:`fit_temperature`."""
+        if bool(self.score_temperature.isnan()):
+            raise RuntimeError(
+                "CentroidClassifier: probabilities need a temperature that fits the scale of the divergences. "
+                "Call fit_temperature(features, targets) with held-out data first."
+            )
+        scores = self(features)
+        return (scores / self.score_temperature.to(scores.dtype)).softmax(dim=1)
+
+    @torch.no_grad()
+    def fit_temperature(self, features: Tensor, targets: Tensor) -> "CentroidClassifier":
+        r"""This classifier, with T > 0 set to the minimiser of the negative log-likelihood of ``softmax(scores / T)``.
+
+        The likelihood is convex in 1/T, so there is one minimum; it is found by Newton steps inside a bracket, which cannot
+        diverge. T does not change any decision. Use data that the network was not trained on.
+
+        Args:
+            features: (N, D).
+            targets: class indices (N,).
+        """
+        features, targets = labelled("CentroidClassifier", features, targets, self.num_features, self.num_classes)
+        scores = self(features)
+        spread = (scores.amax(dim=1) - scores.amin(dim=1)).double().mean().item()
+        if spread <= 0:
+            raise ValueError("CentroidClassifier: all centroids are equal, so no temperature can tell classes apart.")
+        sharpness, inside = _fit_sharpness(scores, targets, lowest=1e-4 / spread, highest=1e6 / spread)
+        if not inside:
+            warnings.warn(
+                "CentroidClassifier: the likelihood has no minimum at a finite, positive temperature, because these samples "
+                "are all decided right, or no better than by chance; T was set to the end of the search range. Fit it on "
+                "more, held-out data.",
+                stacklevel=3,
+            )
+        self.score_temperature.fill_(1 / sharpness)
+        return self
+
+    def score(self, features: Tensor, targets: Tensor) -> float:
+        """Accuracy of the decisions: features (N, D), targets (N,) class indices."""
+        features, targets = labelled("CentroidClassifier", features, targets, self.num_features, self.num_classes)
+        return accuracy(self.predict(features), targets)
+
+    def extra_repr(self) -> str:
+        """Settings for ``print(classifier)``."""
+        return (
+            f"{self.num_classes}, {self.num_features}, source={self.source!r}, temperature={self.temperature}, "
+            f"simplex={self.simplex!r}"
+        )
+
+
+def _map_of(loss: NCMILoss) -> dict[str, Any]:
+    center = loss.center.mean if isinstance(loss.center, EMACenter) else None
+    return {"center": center, "temperature": loss.temperature, "simplex": loss.simplex}
+
+
+def _check_centroids(probs: Tensor, log_density: Tensor) -> None:
+    if log_density.ndim != 2 or probs.shape != log_density.shape:
+        raise ValueError(
+            f"CentroidClassifier: centroids must be points of shape (C, D); got probs of shape {tuple(probs.shape)} and "
+            f"log_density of shape {tuple(log_density.shape)}."
+        )
+    check_sizes("CentroidClassifier", *log_density.shape)
+    sums = probs.double().sum(dim=1)
+    if not bool(((sums - 1).abs() < 1e-3).all() & log_density.isfinite().all()):
+        raise ValueError(
+            f"CentroidClassifier: each centroid must be a distribution without zeros; got sums from {float(sums.min()):.4g} "
+            f"to {float(sums.max()):.4g}. Average probabilities p, not features."
+        )
+
+
+def _fit_sharpness(scores: Tensor, targets: Tensor, lowest: float, highest: float) -> tuple[float, bool]:
+    """The β = 1/T in [lowest, highest] with the smallest negative log-likelihood, and whether it lies inside."""
+    if _likelihood_slope(scores, targets, lowest)[0] >= 0:
+        return lowest, False
+    if _likelihood_slope(scores, targets, highest)[0] <= 0:
+        return highest, False
+    beta = math.sqrt(lowest * highest)
+    while highest / lowest > 1 + 1e-9:
+        slope, curvature = _likelihood_slope(scores, targets, beta)
+        lowest, highest = (beta, highest) if slope < 0 else (lowest, beta)
+        step = beta - slope / curvature if curvature > 0 else math.nan
+        if abs(step - beta) <= 1e-9 * beta:
+            break
+        beta = step if lowest < step < highest else math.sqrt(lowest * highest)
+    return beta, True
+
+
+def _likelihood_slope(scores: Tensor, targets: Tensor, beta: float) -> tuple[float, float]:
+    """First and second derivative of the mean negative log-likelihood of softmax(β·scores) with respect to β."""
+    slope = curvature = 0.0
+    for rows, labels in zip(scores.split(_CHUNK), targets.split(_CHUNK), strict=True):
+        rows = rows.double()
+        probs = (beta * rows).softmax(dim=1)
+        mean = torch.linalg.vecdot(probs, rows)
+        own = rows.gather(1, labels.unsqueeze(1)).squeeze(1)
+        slope += (mean - own).sum().item()
+        curvature += torch.linalg.vecdot(probs, (rows - mean.unsqueeze(1)).square()).sum().item()
+    return slope / len(scores), curvature / len(scores)

@@ -1,0 +1,72 @@
+import pickle
+
+import pytest
+import torch
+from batches import OBJECTIVES, hard_labels, normal
+
+from ncmi import NCMILoss, PerSample, RatioOfMeans, functional, harmonic
+from ncmi.functional import Ratio, kl_to_centroids
+from ncmi.objective import harmonic_exponent, make_objective
+
+C, D = 4, 6
+
+
+def squared_own(points, centroids, targets):
+    divergence = kl_to_centroids(points, centroids.log_density)
+    return divergence.gather(1, targets[:, None])[:, 0].square()
+
+
+def only_concentration(statistics, centroids):
+    ratio = functional.theorem1(statistics, centroids)
+    return Ratio(ratio.concentration, torch.ones_like(ratio.separation))
+
+
+@pytest.mark.parametrize(("num_classes", "exponent"), [(2, 4), (20, 4), (21, 8), (100, 8)])
+def test_exponent_grows_with_the_number_of_classes(num_classes, exponent):
+    assert harmonic_exponent(num_classes) == exponent
+    features = normal(6, D, dtype=torch.float32)
+    torch.manual_seed(0)
+    default = NCMILoss(num_classes, D).eval()
+    torch.manual_seed(0)
+    given = NCMILoss(num_classes, D, harmonic(exponent)).eval()
+    assert torch.equal(default(features, hard_labels(6, 2)), given(features, hard_labels(6, 2)))
+
+
+def test_exponent_must_be_positive():
+    with pytest.raises(ValueError, match=r"exponent must be positive; got 0"):
+        harmonic(0)
+
+
+def test_each_objective_starts_where_it_can_start():
+    for name in OBJECTIVES:
+        xi = NCMILoss(C, D, name).centroids.xi
+        assert bool((xi == 0).all()) == (name == "theorem1"), name
+
+
+def test_new_per_sample_objective_is_one_function():
+    loss = NCMILoss(C, D, PerSample(squared_own), center="none").double()
+    features, targets = normal(6, D), hard_labels(6, C)
+    divergence = kl_to_centroids(functional.feature_point(features), loss.centroids().log_density)
+    expected = torch.stack([divergence[x, y] ** 2 for x, y in enumerate(targets.tolist())]).mean()
+    torch.testing.assert_close(loss(features, targets), expected)
+
+
+def test_new_ratio_is_one_function():
+    loss = NCMILoss(C, D, RatioOfMeans(only_concentration, start="uniform"), center="none").double()
+    assert bool((loss.centroids.xi == 0).all())
+    features, targets = normal(6, D), hard_labels(6, C)
+    divergence = kl_to_centroids(functional.feature_point(features), loss.centroids().log_density)
+    torch.testing.assert_close(loss(features, targets), divergence[:, 0].mean())
+
+
+def test_objectives_can_be_pickled():
+    for name in OBJECTIVES:
+        objective = make_objective(name, C)
+        assert type(pickle.loads(pickle.dumps(objective))) is type(objective)
+
+
+def test_unknown_name_lists_its_neighbour():
+    with pytest.raises(ValueError, match=r"objective must be one of .*; got 'harmonics'\. Did you mean 'harmonic'"):
+        NCMILoss(C, D, "harmonics")
+    with pytest.raises(ValueError, match=r"Did you mean 'theorem1'"):
+        NCMILoss(C, D, "theorem_1")
