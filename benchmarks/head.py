@@ -178,7 +178,9 @@ def _cpu() -> str:
 def _commit() -> str:
     try:
         commit, status = (
-            subprocess.run(["git", *arguments], cwd=RESULTS.parents[1], capture_output=True, text=True, check=True).stdout
+            subprocess.run(
+                ["git", *arguments], cwd=RESULTS.parents[1], capture_output=True, text=True, check=True
+            ).stdout
             for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
         )
     except (OSError, subprocess.CalledProcessError):

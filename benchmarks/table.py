@@ -30,7 +30,10 @@ def render(rows: list[dict[str, Any]]) -> str:
     shapes = list(dict.fromkeys((row["batch"], row["features"], row["classes"]) for row in rows))
     heads = list(dict.fromkeys(row["contender"] for row in rows))
     cells = {((row["batch"], row["features"], row["classes"]), row["contender"]): _cell(row) for row in rows}
-    lines = ["| head | " + " | ".join(f"({b}, {d}, {c})" for b, d, c in shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
+    lines = [
+        "| head | " + " | ".join(f"({b}, {d}, {c})" for b, d, c in shapes) + " |",
+        "|---" * (len(shapes) + 1) + "|",
+    ]
     lines += [f"| {head} | " + " | ".join(cells.get((shape, head), "–") for shape in shapes) + " |" for head in heads]
     about = rows[0]
     machine = f"{about['cpu']}, {about['threads']} thread, torch {about['torch']}, Python {about['python']}"
@@ -42,7 +45,7 @@ def _cell(row: dict[str, Any]) -> str:
     if row["median_ms"] is None:
         return "does not fit"
     numbers = f"{_short(row['median_ms'])} ms, {_short(row['peak_mb'])} MB"
-    return numbers if row["contender"] == "cross-entropy" else f"{row['ratio']:.2f} × ({numbers})"
+    return numbers if row["contender"] == "cross-entropy" else f"{_short(row['ratio'])} × ({numbers})"
 
 
 def _short(value: float) -> str:
@@ -56,7 +59,7 @@ def replace_block(text: str, block: str) -> str:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise SystemExit(f"benchmarks.table: the file must contain the lines {START} and {END}, in this order.")
-    return f"{before}{START}\n{block}\n{END}{after}"
+    return f"{before}{START}\n\n{block}\n\n{END}{after}"
 
 
 def main() -> None:
@@ -71,7 +74,9 @@ def main() -> None:
     if wanted == text:
         return
     if options.check:
-        sys.exit(f"{options.document} is out of step with {options.rows}. Run: python -m benchmarks.table {options.document}")
+        sys.exit(
+            f"{options.document} is out of step with {options.rows}. Run: python -m benchmarks.table {options.document}"
+        )
     options.document.write_text(wanted, encoding="utf-8")
     print(f"{options.document}: benchmark table rewritten")
 

@@ -15,13 +15,12 @@ def batches(steps=6, size=4):
 
 def test_debiased_average_equals_the_loop():
     center, momentum = EMACenter(D, momentum=0.8).double(), 0.8
-    average, steps = torch.zeros(D).double(), 0
-    for features in batches():
-        expected = features.mean(dim=0) if steps == 0 else average / (1 - momentum**steps)
+    average = torch.zeros(D).double()
+    for step, features in enumerate(batches()):
+        expected = features.mean(dim=0) if step == 0 else average / (1 - momentum**step)
         torch.testing.assert_close(center(features), expected, rtol=0, atol=1e-12)
         average = momentum * average + (1 - momentum) * features.mean(dim=0)
-        steps += 1
-        torch.testing.assert_close(center.mean, average / (1 - momentum**steps), rtol=0, atol=1e-12)
+        torch.testing.assert_close(center.mean, average / (1 - momentum ** (step + 1)), rtol=0, atol=1e-12)
 
 
 def test_first_batch_average_equals_the_loop():

@@ -132,18 +132,15 @@ class NCMIMetric(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """CMI, Γ and NCMI of all samples so far, over all ranks."""
-        present = int((self.counts > 0).sum())
-        if present < 2 and self.update_called:
-            raise ValueError(
-                f"NCMIMetric: Γ needs samples of two or more classes; got samples of {present}. Call compute() after a pass "
-                "over the whole data set, and update(...) instead of metric(...) for batches that may hold one class."
-            )
         terms = ncmi(ClassStatistics(self.counts, self.prob_sum, self.log_sum, self.neg_entropy))
-        if bool(terms.gamma <= _RESOLUTION):
-            rank_zero_warn(
-                f"NCMIMetric: all outputs are the same distribution (gamma={float(terms.gamma):.1e}), so NCMI has no value: "
-                "it is returned as NaN. The features have collapsed, or the same features were passed for every sample."
+        if self.update_called and not bool(terms.gamma > _RESOLUTION):
+            present = int((self.counts > 0).sum())
+            reason = (
+                "all outputs are the same distribution: the features have collapsed"
+                if present > 1
+                else f"it needs samples of two or more classes and has seen {present}; call update() until the data set ends"
             )
+            rank_zero_warn(f"NCMIMetric: Γ is zero, so NCMI has no value and is returned as NaN, because {reason}.")
             terms = terms._replace(ncmi=torch.full_like(terms.ncmi, math.nan))
         return terms._asdict()
 

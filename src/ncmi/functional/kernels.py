@@ -14,7 +14,7 @@ from torch import Tensor
 
 Simplex = Literal["nsf", "softmax"]
 
-# exp(80) and its reciprocal are normal float32 numbers, so ln(1 + exp(-a)) is exact to rounding for a >= -80.
+# exp(80) and its reciprocal are normal float32 numbers, so ln(1/(1 + exp(-a))) is exact to rounding for a >= -80.
 SAFE_LOGIT = 80.0
 # Norms up to this, and down to its reciprocal, come from squares that neither overflow nor vanish in float32.
 _SAFE_NORM = 1e15
@@ -33,15 +33,16 @@ def scale_forward(features: Tensor, center: Tensor | None, temperature: float) -
     """Scaled features (R, D) and the factor (R, 1) that scaled them, zero for a row that equals the centre."""
     centred = features.clone() if center is None else features - center
     norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
-    if torch.compiler.is_compiling() or not _squares_are_safe(norm):
-        peak = centred.abs().amax(dim=-1, keepdim=True)
-        peak = torch.where(peak == 0, torch.ones_like(peak), peak)
-        centred.div_(peak)
-        norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
-        factor = torch.where(norm == 0, norm, (norm * temperature).reciprocal())
-        return centred.mul_(factor), factor / peak
-    factor = norm.mul_(temperature).reciprocal_()
-    return centred.mul_(factor), factor
+    inverse = norm.reciprocal()
+    if may_look(norm) and _squares_are_safe(norm, inverse):
+        factor = inverse.mul_(1 / temperature)
+        return centred.mul_(factor), factor
+    peak = centred.abs().amax(dim=-1, keepdim=True)
+    peak = torch.where(peak == 0, torch.ones_like(peak), peak)
+    centred.div_(peak)
+    norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+    factor = torch.where(norm == 0, norm, (norm * temperature).reciprocal())
+    return centred.mul_(factor), factor / peak
 
 
 def scale_gradient(grad: Tensor, scaled: Tensor, factor: Tensor, temperature: float) -> Tensor:
@@ -56,30 +57,29 @@ def nsf_forward(logits: Tensor, bounded: bool) -> Mapped:
         log_sigmoid = F.logsigmoid(logits)
         mapped = softmax_forward(log_sigmoid)
         return mapped._replace(sigmoid=log_sigmoid.exp_())
-    inverse = logits.neg().exp_().add_(1)
-    log_inverse = inverse.log()
-    sigmoid = inverse.reciprocal_()
-    total = sigmoid.sum(dim=-1, keepdim=True)
-    log_density = torch.sub(_log_mean(total, logits).neg_(), log_inverse, out=log_inverse)
-    return Mapped(sigmoid, total.reciprocal_(), log_density, sigmoid)
+    sigmoid = logits.neg().exp_().add_(1).reciprocal_()
+    scale = sigmoid.sum(dim=-1, keepdim=True).reciprocal_()
+    log_density = sigmoid.log().add_((scale * logits.shape[-1]).log_())
+    return Mapped(sigmoid, scale, log_density, sigmoid)
 
 
 def softmax_forward(logits: Tensor) -> Mapped:
     """Softmax of the rows of ``logits``."""
     shifted = logits - logits.amax(dim=-1, keepdim=True)
     weights = shifted.exp()
-    total = weights.sum(dim=-1, keepdim=True)
-    log_density = shifted.sub_(_log_mean(total, logits))
-    return Mapped(weights, total.reciprocal_(), log_density, None)
+    scale = weights.sum(dim=-1, keepdim=True).reciprocal_()
+    return Mapped(weights, scale, shifted.add_((scale * logits.shape[-1]).log_()), None)
 
 
-def map_gradient(grad: Tensor, mapped: Mapped) -> Tensor:
-    """Gradient at the logits from the gradient at ln p (which counts p as a function of ln p); overwrites ``grad``.
+def map_gradient(grad: Tensor, mapped: Mapped, overwrite: bool = True) -> Tensor:
+    """Gradient at the logits from the gradient at ln p (which counts p as a function of ln p).
 
-    A multiple of p in ``grad`` has no effect, because the entries of p sum to one.
+    A multiple of p in ``grad`` has no effect, because the entries of p sum to one. The result takes ``grad``'s memory unless
+    told not to, as a gradient that autograd handed over must be left alone.
     """
     total = grad.sum(dim=-1, keepdim=True).mul_(mapped.scale)
-    grad.addcmul_(mapped.weights, total, value=-1)
+    subtract = grad.addcmul_ if overwrite else grad.addcmul
+    grad = subtract(mapped.weights, total, value=-1)
     return grad if mapped.sigmoid is None else grad.addcmul_(grad, mapped.sigmoid, value=-1)
 
 
@@ -113,10 +113,11 @@ def features_gradient(grad: Tensor, mapped: MappedFeatures, temperature: float) 
     return scale_gradient(grad, mapped.scaled, mapped.factor, temperature)
 
 
-def _log_mean(total: Tensor, logits: Tensor) -> Tensor:
-    return (total * (1 / logits.shape[-1])).log_()
+def may_look(tensor: Tensor) -> bool:
+    """Whether a decision may depend on values: not in a compiled step, nor where it would make the host wait for a GPU."""
+    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
 
 
-def _squares_are_safe(norm: Tensor) -> bool:
+def _squares_are_safe(norm: Tensor, inverse: Tensor) -> bool:
     """Whether no norm is so large or small (zero and infinity included) that its square lost digits."""
-    return norm.numel() == 0 or float((norm + norm.reciprocal()).amax()) < _SAFE_NORM
+    return float((norm + inverse).amax()) < _SAFE_NORM

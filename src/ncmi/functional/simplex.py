@@ -219,7 +219,7 @@ class _LogDensity(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
-        return kernels.map_gradient(grad_outputs[0].clone(), kernels.Mapped(*ctx.saved_tensors)), None, None
+        return kernels.map_gradient(grad_outputs[0], kernels.Mapped(*ctx.saved_tensors), overwrite=False), None, None
 
 
 class _FeaturePoint(torch.autograd.Function):
@@ -246,9 +246,7 @@ class _FeaturePoint(torch.autograd.Function):
 def _is_bounded(logits: Tensor, bound: float | None) -> bool:
     if bound is not None:
         return bound <= kernels.SAFE_LOGIT
-    if torch.compiler.is_compiling() or logits.numel() == 0:
-        return False
-    return bool(logits.detach().amin() >= -kernels.SAFE_LOGIT)
+    return kernels.may_look(logits) and float(logits.detach().amin()) >= -kernels.SAFE_LOGIT
 
 
 def _log_gradient(probs: Tensor, grad_probs: Tensor | None, grad_log: Tensor | None) -> Tensor | None:

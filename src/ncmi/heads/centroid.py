@@ -15,7 +15,7 @@ from ncmi.center import EMACenter
 from ncmi.centroids import EMACentroids, FixedCentroids, LearnedCentroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
 from ncmi.distributed import sum_over_ranks
-from ncmi.functional import SimplexPoint, feature_point, kl_to_centroids
+from ncmi.functional import feature_point, kl_to_centroids
 from ncmi.functional.simplex import Simplex
 from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
 from ncmi.loss import NCMILoss
@@ -34,7 +34,7 @@ class CentroidClassifier(nn.Module):
     centroids a number was made with.
 
     Args:
-        centroids: q as points of the simplex, (C, D).
+        log_density: the centroids q as log-densities ln(D·q), (C, D).
         center: c (D,) to subtract from features; ``None`` stands for zero.
         temperature: τ of the map.
         simplex: ``"nsf"``, or ``"softmax"`` for the ablation.
@@ -53,7 +53,7 @@ class CentroidClassifier(nn.Module):
 
     def __init__(
         self,
-        centroids: SimplexPoint,
+        log_density: Tensor,
         *,
         center: Tensor | None = None,
         temperature: float = 0.2,
@@ -61,8 +61,7 @@ class CentroidClassifier(nn.Module):
         source: str = "given centroids",
     ):
         super().__init__()
-        probs, log_density = (tensor.detach() for tensor in centroids)
-        _check_centroids(probs, log_density)
+        _check_centroids(log_density)
         if center is None:
             center = log_density.new_zeros(log_density.shape[1])
         elif center.shape != log_density.shape[1:]:
@@ -73,7 +72,7 @@ class CentroidClassifier(nn.Module):
         self.temperature = check_temperature("CentroidClassifier", temperature)
         self.simplex: Simplex = choose("CentroidClassifier", "simplex", simplex, ("nsf", "softmax"))  # pyright: ignore[reportAttributeAccessIssue]
         self.source = source
-        self.register_buffer("log_density", log_density.clone())
+        self.register_buffer("log_density", log_density.detach().clone())
         self.register_buffer("center", center.detach().clone())
         # T of the probabilities; NaN until it is fitted.
         self.register_buffer("score_temperature", log_density.new_full((), math.nan))
@@ -87,7 +86,7 @@ class CentroidClassifier(nn.Module):
         source = next(
             (name for kind, name in kinds.items() if isinstance(loss.centroids, kind)), "centroids of the loss"
         )
-        return cls(loss.centroids(), source=source, **_map_of(loss))
+        return cls(loss.centroids().log_density, source=source, **_map_of(loss))
 
     @classmethod
     @torch.no_grad()
@@ -134,9 +133,7 @@ class CentroidClassifier(nn.Module):
         means = prob_sum / counts
         # A probability can underflow at temperatures below 0.01; its logarithm is then that of the smallest number.
         log_density = (means * loss.num_features).clamp_min(torch.finfo(means.dtype).tiny).log()
-        return cls(
-            SimplexPoint(means.to(like.dtype), log_density.to(like.dtype)), source="class means", **_map_of(loss)
-        )
+        return cls(log_density.to(like.dtype), source="class means", **_map_of(loss))
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores (B, C) of features (B, D); they are at most 0, and 0 means that p equals the centroid."""
@@ -220,18 +217,15 @@ def _map_of(loss: NCMILoss) -> dict[str, Any]:
     return {"center": center, "temperature": loss.temperature, "simplex": loss.simplex}
 
 
-def _check_centroids(probs: Tensor, log_density: Tensor) -> None:
-    if log_density.ndim != 2 or probs.shape != log_density.shape:
-        raise ValueError(
-            f"CentroidClassifier: centroids must be points of shape (C, D); got probs of shape {tuple(probs.shape)} and "
-            f"log_density of shape {tuple(log_density.shape)}."
-        )
+def _check_centroids(log_density: Tensor) -> None:
+    if log_density.ndim != 2:
+        raise ValueError(f"CentroidClassifier: centroids must have shape (C, D); got {tuple(log_density.shape)}.")
     check_sizes("CentroidClassifier", *log_density.shape)
-    sums = probs.double().sum(dim=1)
+    sums = log_density.double().exp().mean(dim=1)
     if not bool(((sums - 1).abs() < 1e-3).all() & log_density.isfinite().all()):
         raise ValueError(
-            f"CentroidClassifier: each centroid must be a distribution without zeros; got sums from {float(sums.min()):.4g} "
-            f"to {float(sums.max()):.4g}. Average probabilities p, not features."
+            f"CentroidClassifier: each centroid must be a distribution without zeros, given as ln(D·q); got rows that sum to "
+            f"{float(sums.min()):.4g} … {float(sums.max()):.4g}. Pass (q * q.shape[1]).log() for class means q."
         )
 
 

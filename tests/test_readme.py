@@ -1,0 +1,80 @@
+"""The README's code runs, here and from a wheel in an empty environment; its table and the citation are in step."""
+
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import ncmi
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+)
+LOOP, DECISIONS = BLOCKS
+
+# What the README takes as given: two samples of each of its 100 classes, and a network of its feature width.
+GIVEN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Flatten(), nn.Linear(64, 512), nn.ReLU())
+data = torch.utils.data.TensorDataset(torch.randn(200, 1, 8, 8), torch.arange(200) % 100)
+loader = torch.utils.data.DataLoader(data, batch_size=50, shuffle=True)
+test_loader = torch.utils.data.DataLoader(data, batch_size=100)
+"""
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    finished = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
+    return finished.stdout
+
+
+def test_the_loop_is_six_lines_after_the_imports():
+    lines = [line for line in LOOP.splitlines() if line and not line.startswith("import ")]
+    assert len(lines) == 6
+
+
+def test_the_loop_trains_and_the_decisions_run():
+    names: dict = {}
+    exec(GIVEN, names)
+    before = names["model"][1].weight.detach().clone()
+    exec(LOOP, names)
+    assert not names["model"][1].weight.equal(before)
+    assert names["loss"].centroids.xi.grad.abs().sum() > 0
+    exec(DECISIONS, names)
+    assert names["scores"].shape == (100, 100)
+    assert names["classifier"].source == "learned q"
+    assert names["by_means"].source == "class means"
+    assert set(names["metric"].compute()) == {"cmi", "gamma", "ncmi"}
+
+
+def test_the_benchmark_table_is_in_step_with_the_newest_run():
+    run(sys.executable, "-m", "benchmarks.table", "README.md", "--check")
+
+
+def test_links_lead_to_files():
+    for document in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", (ROOT / document).read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (ROOT / target).exists(), f"{document} links to {target}"
+
+
+def test_citation_and_changelog_name_the_version():
+    assert f"\nversion: {ncmi.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## [{ncmi.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_wheel_in_an_empty_environment_runs_the_readme(tmp_path: Path):
+    run(sys.executable, "-m", "pip", "wheel", ROOT, "--quiet", "--no-deps", "--wheel-dir", tmp_path)
+    (wheel,) = tmp_path.glob("ncmi-*.whl")
+    venv.create(tmp_path / "empty", with_pip=True)
+    python = tmp_path / "empty" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    script = tmp_path / "readme.py"
+    script.write_text(f"{GIVEN}\n{LOOP}\n{DECISIONS}\nprint(ncmi.__file__)", encoding="utf-8")
+    # -I: neither this checkout nor the user's site-packages may help.
+    where = run(python, "-I", script, cwd=tmp_path).splitlines()[-1]
+    assert Path(where).is_relative_to(tmp_path / "empty")
+    assert (Path(where).parent / "py.typed").exists()
