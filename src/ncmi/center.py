@@ -66,7 +66,7 @@ class EMACenter(nn.Module):
             self.weight.mul_(self.momentum).add_(1 - self.momentum)
             self.mean.lerp_(batch_mean, (1 - self.momentum) / self.weight)
         else:
-            self.mean.lerp_(batch_mean, torch.where(self.weight == 0, 1.0, 1 - self.momentum).to(self.mean.dtype))
+            self.mean.lerp_(batch_mean, torch.where(self.weight == 0, torch.ones_like(self.weight), 1 - self.momentum))
             self.weight.fill_(1)
 
     def extra_repr(self) -> str:
@@ -97,6 +97,11 @@ class PrintedCenter(EMACenter):
 class NoCenter(nn.Module):
     """No centring, for the paper's ablation."""
 
+    mean = None
+
+    def set_mean(self, mean: Tensor) -> None:
+        """There is no centre to set."""
+
     def forward(self, features: Tensor, valid: Tensor | None = None) -> None:
         """Nothing to subtract."""
         return None
@@ -110,7 +115,7 @@ CENTERS: dict[str, type[EMACenter] | type[NoCenter]] = {
 }
 
 
-def make_center(name: str, num_features: int) -> nn.Module:
+def make_center(name: str, num_features: int) -> EMACenter | NoCenter:
     """The centre module that ``name`` stands for, with its defaults."""
     choose("NCMILoss", "center", name, CENTERS)
     return NoCenter() if name == "none" else CENTERS[name](num_features)

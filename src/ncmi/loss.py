@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ncmi.center import EMACenter, make_center
+from ncmi.center import EMACenter, NoCenter, make_center
 from ncmi.centroids import CENTROIDS, Centroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
 from ncmi.distributed import broadcast_state, gather_labels, sum_over_ranks, world_size
@@ -81,7 +81,7 @@ class NCMILoss(nn.Module):
         *,
         temperature: float = 0.2,
         centroids: str | Centroids = "learned",
-        center: str | nn.Module = "ema",
+        center: str | EMACenter | NoCenter = "ema",
         simplex: Simplex = "nsf",
         prior: Literal["batch", "uniform"] | Tensor = "batch",
         weight: Tensor | None = None,
@@ -134,17 +134,19 @@ class NCMILoss(nn.Module):
 
     @torch.no_grad()
     def measure(self, features: Tensor, targets: Tensor) -> NCMITerms:
-        """CMI, Γ and NCMI of a batch with hard labels, for logging; changes no state. Whole data sets: ``NCMIMetric``."""
+        """CMI, Γ and NCMI of a batch, for logging; changes no state. For whole data sets: ``NCMIMetric``.
+
+        Soft labels count as their largest class.
+        """
         self._check(features, targets)
-        targets = targets.argmax(dim=1) if targets.is_floating_point() else targets
-        keep = targets != self.weighting.ignore_index
-        return ncmi(class_statistics(self.points(features[keep]), targets[keep].long(), self.num_classes))
+        features, targets = self._labelled(features, targets)
+        return ncmi(class_statistics(self.points(features), targets, self.num_classes))
 
     def points(self, features: Tensor) -> SimplexPoint:
         """Features (B, D) as points of the simplex, with the centre as it stands; what evaluation uses."""
         with full_precision(features):
             features = _at_least_float32(features)
-            center = self.center.mean.to(features.dtype) if isinstance(self.center, EMACenter) else None
+            center = None if self.center.mean is None else self.center.mean.to(features.dtype)
             return feature_point(features, center, self.temperature, self.simplex)
 
     @torch.no_grad()
@@ -153,20 +155,27 @@ class NCMILoss(nn.Module):
 
         Args:
             features: features (N, D) of (a sample of) the training set; under DDP each rank passes its own share.
-            targets: their class indices (N,).
+            targets: their class indices (N,), each class at least once.
         """
         self._check(features, targets, ready=False)
-        features = _at_least_float32(features)
-        if isinstance(self.center, EMACenter):
-            count = torch.full((1,), len(features), dtype=features.dtype, device=features.device)
-            total, count = sum_over_ranks(features.sum(dim=0), count)
-            self.center.set_mean((total / count).to(self.center.mean.dtype))
-        statistics = class_statistics(self.points(features), targets.long(), self.num_classes)
-        count, prob_sum = sum_over_ranks(statistics.counts, statistics.prob_sum)
-        missing = (count == 0).nonzero().flatten().tolist()
+        features, targets = self._labelled(_at_least_float32(features), targets)
+        counts = features.new_zeros(self.num_classes).index_add_(0, targets, torch.ones_like(features[:, 0]))
+        total, counts = sum_over_ranks(features.sum(dim=0), counts)
+        missing = (counts == 0).nonzero().flatten().tolist()
         if missing:
-            raise ValueError(f"NCMILoss: start_from_class_means needs samples of every class; none of {missing[:10]}.")
-        self.centroids.set_means(prob_sum / count.unsqueeze(-1))
+            raise ValueError(
+                f"NCMILoss: start_from_class_means needs samples of every class, but there is none of {missing[:10]}. "
+                "Pass features of the whole training set."
+            )
+        self.center.set_mean(total / counts.sum())
+        prob_sum = class_statistics(self.points(features), targets, self.num_classes).prob_sum
+        self.centroids.set_means(sum_over_ranks(prob_sum)[0] / counts.unsqueeze(-1))
+
+    def _labelled(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples that are not ignored, with hard labels."""
+        targets = targets.argmax(dim=1) if targets.is_floating_point() else targets.long()
+        keep = targets != self.weighting.ignore_index
+        return features[keep], targets[keep]
 
     def _mean_over_samples(self, objective: PerSample, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         dtype = points.features.dtype
@@ -198,9 +207,10 @@ class NCMILoss(nn.Module):
             ratio = objective.function(statistics, centroids, prior=prior.to(dtype))
         else:
             ratio = objective.function(statistics, centroids)
+        loss = ratio.concentration / self._separation(ratio, statistics)
         if self.training and self.centroids.needs_statistics:
             self.centroids.update(statistics, classes)
-        return ratio.concentration / self._separation(ratio, statistics)
+        return loss
 
     def _rows(self, targets: Tensor) -> tuple[Tensor | None, Tensor]:
         """Row of each sample in the statistics: its class, or, when classes outnumber samples, a compact numbering."""

@@ -53,10 +53,10 @@ class NCMIMetric(Metric):
         inputs (B, D); targets (B,) class indices or (B, C) soft labels.
 
     >>> metric = NCMIMetric(num_classes=2, num_features=3)
-    >>> for scale in (1.0, 2.0):  # a row and its multiple are the same point: each class is concentrated perfectly
-    ...     metric.update(scale * torch.tensor([[1.0, 0.0, -1.0], [-1.0, 0.0, 1.0]]), torch.tensor([0, 1]))
+    >>> for middle in (0.0, 0.5):
+    ...     metric.update(torch.tensor([[1.0, middle, -1.0], [-1.0, middle, 1.0]]), torch.tensor([0, 1]))
     >>> {name: round(value.item(), 4) for name, value in metric.compute().items()}
-    {'cmi': 0.0, 'gamma': 1.1118, 'ncmi': 0.0}
+    {'cmi': 0.0081, 'gamma': 0.9783, 'ncmi': 0.0083}
     """
 
     higher_is_better = False

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ncmi.center import EMACenter
 from ncmi.centroids import EMACentroids, FixedCentroids, LearnedCentroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
 from ncmi.distributed import sum_over_ranks
 from ncmi.functional import feature_point, kl_to_centroids
 from ncmi.functional.simplex import Simplex
 from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
-from ncmi.loss import NCMILoss
+from ncmi.loss import NCMILoss, full_precision
 from ncmi.metric import add_to_classes, drop_ignored
 
 _CHUNK = 8192  # rows whose scores are held in float64 at a time
@@ -143,7 +142,7 @@ class CentroidClassifier(nn.Module):
                 f"CentroidClassifier: the centroids must stay float32, because divergences are about 1e-3; got "
                 f"{self.log_density.dtype}. Convert the network alone, or call .float() and load the state again."
             )
-        with torch.autocast(features.device.type, enabled=False):
+        with full_precision(features):
             features = features.to(torch.promote_types(features.dtype, torch.float32))
             center, log_density = self.center.to(features.dtype), self.log_density.to(features.dtype)
             points = feature_point(features, center, self.temperature, self.simplex)
@@ -213,8 +212,7 @@ class CentroidClassifier(nn.Module):
 
 
 def _map_of(loss: NCMILoss) -> dict[str, Any]:
-    center = loss.center.mean if isinstance(loss.center, EMACenter) else None
-    return {"center": center, "temperature": loss.temperature, "simplex": loss.simplex}
+    return {"center": loss.center.mean, "temperature": loss.temperature, "simplex": loss.simplex}
 
 
 def _check_centroids(log_density: Tensor) -> None:
