@@ -146,12 +146,21 @@ def test_class_means_start_leaves_ignored_samples_out():
     torch.testing.assert_close(losses[0].state_dict(), losses[1].state_dict())
 
 
-def test_class_means_start_needs_every_class_and_class_indices():
+def test_class_means_start_needs_every_class_and_changes_nothing_without():
     loss = NCMILoss(C, D)
-    with pytest.raises(ValueError, match=r"needs samples of every class; none of \[2, 3\]"):
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    with pytest.raises(ValueError, match=r"needs samples of every class.*none of \[2, 3\]"):
         loss.start_from_class_means(normal(6, D).float(), torch.tensor([0, 1, 0, 1, 0, 1]))
-    with pytest.raises(ValueError, match=r"class indices"):
-        loss.start_from_class_means(normal(C, D).float(), torch.eye(C))
+    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
+
+
+def test_class_means_start_takes_the_largest_share_of_a_soft_label():
+    features, targets = normal(12, D), torch.arange(12) % C
+    soft = 0.7 * oracle.one_hot(targets, C) + 0.3 / C
+    losses = [NCMILoss(C, D, centroids="fixed").double() for _ in range(2)]
+    losses[0].start_from_class_means(features, targets)
+    losses[1].start_from_class_means(features, soft)
+    torch.testing.assert_close(losses[0].state_dict(), losses[1].state_dict())
 
 
 def train(loss, optimizer=None, steps=150):

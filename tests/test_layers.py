@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A module imports from lower layers, and within its own folder; never from its own layer's neighbours or from above.
 LAYERS = [
     {"functional"},
-    {"checks", "distributed"},
+    {"checks", "buffers", "distributed"},
     {"center", "centroids", "objective", "weighting", "optim"},
     {"presets"},
     {"loss"},

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ncmi.buffers import set_buffers
 from ncmi.checks import choose
 from ncmi.distributed import sum_over_ranks, world_size
 
@@ -63,11 +64,12 @@ class EMACenter(nn.Module):
 
     def _track(self, batch_mean: Tensor) -> None:
         if self.start == "debiased":
-            self.weight.mul_(self.momentum).add_(1 - self.momentum)
-            self.mean.lerp_(batch_mean, (1 - self.momentum) / self.weight)
+            weight = self.weight * self.momentum + (1 - self.momentum)
+            rate = (1 - self.momentum) / weight
         else:
-            self.mean.lerp_(batch_mean, torch.where(self.weight == 0, torch.ones_like(self.weight), 1 - self.momentum))
-            self.weight.fill_(1)
+            weight = torch.ones_like(self.weight)
+            rate = torch.where(self.weight == 0, weight, 1 - self.momentum)
+        set_buffers(self, weight=weight, mean=self.mean.lerp(batch_mean, rate))
 
     def extra_repr(self) -> str:
         """Settings for ``print(loss)``."""
@@ -91,7 +93,7 @@ class PrintedCenter(EMACenter):
         return self.mean.to(batch_mean.dtype, copy=True)
 
     def _track(self, batch_mean: Tensor) -> None:
-        self.mean.lerp_(batch_mean - self.mean, 1 - self.momentum)
+        set_buffers(self, mean=self.mean.lerp(batch_mean - self.mean, 1 - self.momentum))
 
 
 class NoCenter(nn.Module):

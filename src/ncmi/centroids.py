@@ -216,8 +216,13 @@ class EMACentroids(Centroids):
             :, None
         ]
         # Added as differences: spare rows of a compact batch all point to class 0 and must not overwrite it.
-        self.probs.index_add_(0, classes, torch.where(present[:, None], mean - old_probs, 0.0))
-        self.count.index_add_(0, classes, torch.where(present, total - old_count, 0.0))
+        moved = torch.where(present[:, None], mean - old_probs, 0.0)
+        counted = torch.where(present, total - old_count, 0.0)
+        if torch.compiler.is_compiling():  # see set_buffers
+            self.probs, self.count = self.probs.index_add(0, classes, moved), self.count.index_add(0, classes, counted)
+        else:
+            self.probs.index_add_(0, classes, moved)
+            self.count.index_add_(0, classes, counted)
 
     @torch.no_grad()
     def set_means(self, probs: Tensor) -> None:

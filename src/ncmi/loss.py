@@ -115,7 +115,7 @@ class NCMILoss(nn.Module):
         >>> NCMILoss.from_preset("released", num_classes=100, num_features=512).temperature
         0.2
         """
-        return cls(num_classes, num_features, **{**preset_arguments(name, num_classes, num_features), **overrides})
+        return cls(num_classes, num_features, **preset_arguments(name, num_classes, num_features, **overrides))
 
     def forward(self, features: Tensor, targets: Tensor) -> Tensor:
         """The loss of a batch: features (B, D), targets (B,) class indices or (B, C) soft labels."""
@@ -193,7 +193,7 @@ class NCMILoss(nn.Module):
 
     def _ratio_of_means(self, objective: RatioOfMeans, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         dtype = points.features.dtype
-        prior = self.weighting.prior if objective.takes_prior else None
+        prior = self.weighting.class_prior(dtype) if objective.takes_prior else None
         if labels.targets.is_floating_point() or prior is not None:
             classes, rows = None, labels.targets
         else:
@@ -204,7 +204,7 @@ class NCMILoss(nn.Module):
             statistics = ClassStatistics(*sum_over_ranks(*statistics))
         centroids = self.centroids(classes, dtype)
         if prior is not None:
-            ratio = objective.function(statistics, centroids, prior=prior.to(dtype))
+            ratio = objective.function(statistics, centroids, prior=prior)
         else:
             ratio = objective.function(statistics, centroids)
         loss = ratio.concentration / self._separation(ratio, statistics)

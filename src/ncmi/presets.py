@@ -49,16 +49,17 @@ PRESETS = {
 }
 
 
-def preset_arguments(name: str, num_classes: int, num_features: int) -> dict[str, Any]:
-    """Keyword arguments of ``NCMILoss`` for a preset."""
+def preset_arguments(name: str, num_classes: int, num_features: int, **overrides: Any) -> dict[str, Any]:
+    """Keyword arguments of ``NCMILoss`` for a preset, with ``overrides`` in place of its own."""
     preset = PRESETS[choose("NCMILoss", "preset", name, PRESETS)]
+    simplex = overrides.get("simplex", "nsf")
     arguments: dict[str, Any] = {"objective": preset.objective, "temperature": preset.temperature}
     if name == "paper":
         # Algorithm 1: an average of the centred features; centroids learned from q uniform.
         arguments["center"] = PrintedCenter(num_features, momentum=0.999)
-        arguments["centroids"] = LearnedCentroids(num_classes, num_features, start="uniform")
+        arguments["centroids"] = LearnedCentroids(num_classes, num_features, start="uniform", simplex=simplex)
     else:
         # First batch's mean, then an average with a memory of a million steps; q^y = NSF(10·e_y) for the whole run.
         arguments["center"] = EMACenter(num_features, momentum=0.999999, start="first_batch")
-        arguments["centroids"] = FixedCentroids(num_classes, num_features, start="axis")
-    return arguments
+        arguments["centroids"] = FixedCentroids(num_classes, num_features, start="axis", simplex=simplex)
+    return arguments | overrides

@@ -51,7 +51,7 @@ class Weighting(nn.Module):
         super().__init__()
         if isinstance(prior, str):
             choose("NCMILoss", "prior", prior, ("batch", "uniform"))
-            class_prior = torch.full((num_classes,), 1 / num_classes) if prior == "uniform" else None
+            class_prior = torch.ones(num_classes) if prior == "uniform" else None
         else:
             class_prior = prior
         if weight is not None and class_prior is not None:
@@ -59,10 +59,15 @@ class Weighting(nn.Module):
         self.ignore_index = ignore_index
         self.register_buffer("weight", _class_vector("weight", weight, num_classes))
         self.register_buffer("prior", _class_vector("prior", class_prior, num_classes))
-        if self.prior is not None:
-            if not bool(self.prior.sum() > 0):
-                raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")
-            self.prior /= self.prior.sum()
+        if self.prior is not None and not bool(self.prior.sum() > 0):
+            raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")
+
+    def class_prior(self, dtype: torch.dtype) -> Tensor | None:
+        """Class probabilities (C,) that sum to one in ``dtype``, or ``None`` for the batch's own."""
+        if self.prior is None:
+            return None
+        prior = self.prior.to(dtype)
+        return prior / prior.sum()
 
     def forward(self, targets: Tensor, dtype: torch.dtype, may_ignore: bool = True) -> WeightedTargets:
         """Weights for a batch of checked targets, in the number type of the loss.
@@ -107,9 +112,10 @@ class Weighting(nn.Module):
 
     def _prior_factor(self, count: Tensor, dtype: torch.dtype) -> Tensor:
         """π_y·B/n_y over the global batch, 0 for absent classes."""
-        assert self.prior is not None
+        prior = self.class_prior(dtype)
+        assert prior is not None
         count = self._over_ranks(count)
-        return torch.where(count > 0, self.prior.to(dtype) * count.sum() / count, 0.0)
+        return torch.where(count > 0, prior * count.sum() / count, 0.0)
 
     def _over_ranks(self, tensor: Tensor) -> Tensor:
         return sum_over_ranks(tensor)[0] if self.training else tensor
@@ -128,7 +134,8 @@ class Weighting(nn.Module):
 def _class_vector(name: str, values: Tensor | None, num_classes: int) -> Tensor | None:
     if values is None:
         return None
-    values = torch.as_tensor(values, dtype=torch.float32).clone()
+    values = torch.as_tensor(values)
+    values = values.clone() if values.is_floating_point() else values.float()
     if values.shape != (num_classes,):
         raise ValueError(
             f"NCMILoss: {name} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}."
