@@ -101,14 +101,15 @@ class _FeatureKL(torch.autograd.Function):
     def backward(ctx, *grad_outputs: Tensor):
         log_density, *rest = ctx.saved_tensors
         mapped = kernels.MappedFeatures(*rest)
-        (grad,) = grad_outputs
+        negative = grad_outputs[0].neg()
         grad_features = grad_centroids = None
         if ctx.needs_input_grad[0]:
             # The gradient at ln p is p ⊙ (Σ_v G_v ln(Dp) − G·ln(Dq)); a multiple of p drops out in the map's gradient.
-            grad_log = torch.mm(grad, log_density).neg_().addcmul_(mapped.log_density, grad.sum(dim=-1, keepdim=True))
-            grad_features = kernels.features_gradient(grad_log.mul_(mapped.probs), mapped, ctx.temperature)
+            total = negative.sum(dim=-1, keepdim=True)
+            grad_log = (negative @ log_density).addcmul_(mapped.log_density, total, value=-1).mul_(mapped.probs)
+            grad_features = kernels.features_gradient(grad_log, mapped, ctx.temperature)
         if ctx.needs_input_grad[4]:
-            grad_centroids = grad.neg().T @ mapped.probs
+            grad_centroids = negative.T @ mapped.probs
         return grad_features, None, None, None, grad_centroids
 
 

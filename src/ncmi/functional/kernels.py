@@ -14,7 +14,7 @@ from torch import Tensor
 
 Simplex = Literal["nsf", "softmax"]
 
-# exp(80) and its reciprocal are normal float32 numbers, so ln(1/(1 + exp(-a))) is exact to rounding for a >= -80.
+# sigmoid(-80) is a normal float32 number, so ln(sigmoid(a)) is exact to rounding for a >= -80.
 SAFE_LOGIT = 80.0
 # Norms up to this, and down to its reciprocal, come from squares that neither overflow nor vanish in float32.
 _SAFE_NORM = 1e15
@@ -57,7 +57,7 @@ def nsf_forward(logits: Tensor, bounded: bool) -> Mapped:
         log_sigmoid = F.logsigmoid(logits)
         mapped = softmax_forward(log_sigmoid)
         return mapped._replace(sigmoid=log_sigmoid.exp_())
-    sigmoid = logits.neg().exp_().add_(1).reciprocal_()
+    sigmoid = torch.sigmoid(logits)
     scale = sigmoid.sum(dim=-1, keepdim=True).reciprocal_()
     log_density = sigmoid.log().add_((scale * logits.shape[-1]).log_())
     return Mapped(sigmoid, scale, log_density, sigmoid)

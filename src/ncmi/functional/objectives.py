@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ncmi.functional.divergence import kl_to_centroids, kl_to_own
+from ncmi.functional.kernels import may_look
 from ncmi.functional.simplex import Centroids, Points
 from ncmi.functional.statistics import ClassStatistics
 
@@ -87,14 +88,32 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
     epsilon (float32: 5e-7, the worst error seen is 3e-7): smaller divergences are set to it, which also keeps the gradient
     finite where p = q^v.
     """
-    log_divergence = floored_divergence(points, centroids).log()
-    return F.cross_entropy(log_divergence * -exponent, targets, reduction="none")
-
-
-def floored_divergence(points: Points, centroids: Centroids) -> Tensor:
-    """KL divergences (B, C), none below the resolution of the matrix product that computes them."""
     divergence = kl_to_centroids(points, centroids.log_density)
-    return divergence.clamp_min(4 * torch.finfo(divergence.dtype).eps)
+    logits: Tensor = _NegativeLogPower.apply(divergence, exponent)  # pyright: ignore[reportAssignmentType]
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+class _NegativeLogPower(torch.autograd.Function):
+    """−k ln D, with D floored at the resolution of the product that made it; no gradient where the floor holds."""
+
+    @staticmethod
+    def forward(ctx, divergence: Tensor, exponent: float) -> Tensor:
+        floor = 4 * torch.finfo(divergence.dtype).eps
+        # Looking for a value below the floor is cheaper than two more passes over all of them.
+        if not may_look(divergence) or not float(divergence.amin()) >= floor:
+            # Above every divergence, its reciprocal is zero: that is the gradient.
+            ctx.save_for_backward(torch.where(divergence < floor, torch.inf, divergence))
+            divergence = divergence.clamp_min(floor)
+        else:
+            ctx.save_for_backward(divergence)
+        ctx.exponent = exponent
+        return divergence.log().mul_(-exponent)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grad_outputs: Tensor):
+        (divergence,) = ctx.saved_tensors
+        return (grad_outputs[0] / divergence).mul_(-ctx.exponent), None
 
 
 class _Theorem1(torch.autograd.Function):
