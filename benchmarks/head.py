@@ -3,8 +3,9 @@
 ``python -m benchmarks.head`` measures every shape and appends rows to ``benchmarks/results/head.jsonl``; one core, a few
 minutes. ``--quick`` and ``--shape`` measure a part of it and write only where ``--out`` says.
 
-Time: the contenders take turns, one step each, so that whatever else the machine does hits all of them alike; the number is
-the median of each one's steps, the ratio that median over cross-entropy's. A step drops the old gradients
+Time: the contenders take turns of a few steps in an order drawn anew for each round, so that whatever else the machine does,
+and whatever one leaves in the caches for the next, hits all of them alike; the number is the median of each one's steps, the
+ratio that median over cross-entropy's. A step drops the old gradients
 (``set_to_none``), then runs forward and backward to the features and the head's parameters.
 
 Memory: bytes of tensors alive at the peak of one first step, beyond features and parameters, as the torch profiler counts
@@ -20,6 +21,7 @@ import json
 import multiprocessing
 import os
 import platform
+import random
 import statistics
 import subprocess
 import tempfile
@@ -66,7 +68,8 @@ SMALL, MEDIUM, LARGE_BATCH, MANY_CLASSES = (
     Shape(1024, 2048, 1000),
     Shape(256, 512, 100_000),
 )
-REPEATS = {SMALL: 300, MEDIUM: 60, LARGE_BATCH: 20, MANY_CLASSES: 7}
+REPEATS = {SMALL: 400, MEDIUM: 60, LARGE_BATCH: 20, MANY_CLASSES: 8}
+TURN = 4  # steps that a contender takes in a row
 
 BARS = (
     *(Bar(SMALL, name, REFERENCE, 1.5) for name in ("theorem1", "centroid")),
@@ -120,11 +123,14 @@ def time_heads(shape: Shape, repeats: int) -> dict[str, list[float]]:
         for _ in range(3 if repeats > 10 else 1):
             step()
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            seconds[name].append(time.perf_counter() - started)
+    order, drawing = list(steps), random.Random(0)
+    for done in range(0, repeats, TURN):
+        drawing.shuffle(order)
+        for name in order:
+            for _ in range(min(TURN, repeats - done)):
+                started = time.perf_counter()
+                steps[name]()
+                seconds[name].append(time.perf_counter() - started)
     return seconds
 
 
