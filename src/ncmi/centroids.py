@@ -6,6 +6,7 @@ Shapes: C classes, D feature width, K rows asked for.
 """
 
 import warnings
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -118,19 +119,13 @@ class LearnedCentroids(Centroids):
     Args:
         sparse: give ξ row-wise gradients, so that with plain SGD (no momentum, no weight decay) a step touches only the
             classes of the batch. Worth it from about 10,000 classes on, with ``theorem1`` or ``centroid``.
+        settings: those of :class:`Centroids`.
     """
 
     def __init__(
-        self,
-        num_classes: int,
-        num_features: int,
-        start: str = "orthogonal",
-        *,
-        temperature: float = 0.2,
-        simplex: Simplex = "nsf",
-        sparse: bool = False,
+        self, num_classes: int, num_features: int, start: str = "orthogonal", *, sparse: bool = False, **settings: Any
     ):
-        super().__init__(num_classes, num_features, start, temperature=temperature, simplex=simplex)
+        super().__init__(num_classes, num_features, start, **settings)
         self.sparse = sparse
         self._seen_version = -1
         self._steps_unmoved = 0
@@ -168,26 +163,20 @@ class EMACentroids(Centroids):
     Args:
         momentum: weight of the past each time a class appears. A class's mean is weighted by sample counts, and replaces
             the starting value the first time the class appears.
+        settings: those of :class:`Centroids`.
     """
 
     probs: Tensor
     count: Tensor
 
     def __init__(
-        self,
-        num_classes: int,
-        num_features: int,
-        start: str = "orthogonal",
-        *,
-        temperature: float = 0.2,
-        simplex: Simplex = "nsf",
-        momentum: float = 0.9,
+        self, num_classes: int, num_features: int, start: str = "orthogonal", *, momentum: float = 0.9, **settings: Any
     ):
-        super().__init__(num_classes, num_features, start, temperature=temperature, simplex=simplex)
+        super().__init__(num_classes, num_features, start, **settings)
         if not 0 <= momentum < 1:
             raise ValueError(f"EMACentroids: momentum must lie in [0, 1); got {momentum}.")
         self.momentum = momentum
-        self.register_buffer("probs", simplex_point(self.xi, simplex).probs)
+        self.register_buffer("probs", simplex_point(self.xi, self.simplex).probs)
         self.register_buffer("count", torch.zeros(num_classes))
 
     def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> LogDensity:
