@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import RESULTS
+from benchmarks.head import BARS
 
 START, END = "<!-- benchmark:start -->", "<!-- benchmark:end -->"
 
@@ -38,7 +39,25 @@ def render(rows: list[dict[str, Any]]) -> str:
     about = rows[0]
     machine = f"{about['cpu']}, {about['threads']} thread, torch {about['torch']}, Python {about['python']}"
     source = f"ncmi {about['ncmi']}, commit {about['commit'][:7]}{'-dirty' * about['commit'].endswith('-dirty')}"
-    return "\n".join([*lines, "", f"Measured on {about['date'][:10]}: {machine}, {source}."])
+    return "\n".join([*lines, "", f"Measured on {about['date'][:10]}: {machine}, {source}.", "", *goals(rows)])
+
+
+def goals(rows: list[dict[str, Any]]) -> list[str]:
+    """One sentence on the goals that the rows meet, one on those that they miss."""
+    time_of = {(row["batch"], row["features"], row["classes"], row["contender"]): row["median_ms"] for row in rows}
+    met, missed = 0, []
+    for bar in BARS:
+        own, other = time_of.get((*bar.shape, bar.contender)), time_of.get((*bar.shape, bar.against))
+        if own is None or other is None:
+            continue
+        if own <= bar.limit * other:
+            met += 1
+        else:
+            missed.append(
+                f"{bar.contender} {_short(own / other)} × {bar.against} at {bar.shape} (goal {_short(bar.limit)} ×)"
+            )
+    sentences = [f"{met} of {met + len(missed)} goals of `benchmarks/head.py` are met."]
+    return [*sentences, f"Missed: {'; '.join(missed)}."] if missed else sentences
 
 
 def _cell(row: dict[str, Any]) -> str:

@@ -36,8 +36,11 @@ def test_more_classes_than_features_start_far_apart():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("simplex", ["nsf", "softmax"])
 def test_centroids_are_the_map_of_xi(kind, simplex):
+    torch.manual_seed(0)
+    logits = starting_logits("orthogonal", C, D, temperature=0.2).double()
+    torch.manual_seed(0)
     centroids = kind(C, D, simplex=simplex).double()
-    rows = [getattr(oracle, simplex)(row) for row in centroids.xi.detach()]
+    rows = [getattr(oracle, simplex)(row) for row in logits]
     torch.testing.assert_close(centroids().probs.detach(), torch.stack(rows), rtol=0, atol=1e-6)
     some = torch.tensor([2, 0])
     torch.testing.assert_close(centroids(some).probs.detach(), torch.stack(rows)[some], rtol=0, atol=1e-6)
@@ -45,7 +48,19 @@ def test_centroids_are_the_map_of_xi(kind, simplex):
 
 def test_only_learned_centroids_are_parameters():
     assert [len(list(kind(C, D).parameters())) for kind in KINDS] == [1, 0, 0]
-    assert all("xi" in kind(C, D).state_dict() for kind in KINDS)
+    assert [next(iter(kind(C, D).state_dict())) for kind in KINDS] == ["xi", "probs", "xi"]
+
+
+def test_known_class_means_weigh_as_their_samples():
+    loss = NCMILoss(C, D, "theorem1", centroids=EMACentroids(C, D, start="class_means", momentum=0.9)).double()
+    features, targets = normal(400, D), torch.arange(400) % C
+    loss.start_from_class_means(features, targets)
+    start = loss.centroids.probs.clone()
+    loss(features[:8], targets[:8])
+    # 100 samples a class came with the start, of which 90 are left, and two are new.
+    batch = feature_point(features[:8], features.mean(dim=0)).probs
+    new = torch.stack([batch[targets[:8] == y].mean(dim=0) for y in range(C)])
+    torch.testing.assert_close(loss.centroids.probs, (90 * start + 2 * new) / 92)
 
 
 def test_ema_centroids_equal_a_loop_of_decayed_counted_means():
@@ -184,6 +199,13 @@ def test_centroids_that_never_move_are_reported_once():
 def test_centroids_that_move_are_not_reported():
     loss, model = NCMILoss(C, D), torch.nn.Linear(2, 2)
     train(loss, torch.optim.SGD(parameter_groups(model, loss, lr=0.1)))
+
+
+@pytest.mark.parametrize("settings", [{"fused": True}, {"foreach": True}, {"foreach": False}])
+def test_no_kind_of_optimiser_is_overlooked(settings):
+    for simplex in ("nsf", "softmax"):
+        loss = NCMILoss(C, D, simplex=simplex)
+        train(loss, torch.optim.SGD(loss.parameters(), lr=0.1, **settings))
 
 
 def test_centroids_that_should_not_move_are_not_reported():

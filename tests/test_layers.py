@@ -1,6 +1,7 @@
 """The shape of the package: imports point down only, small files, nothing heavy on import."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"functional"},
     {"checks", "buffers", "distributed"},
+    {"models", "data"},
     {"center", "centroids", "objective", "weighting", "optim"},
     {"presets"},
     {"loss"},
@@ -112,4 +114,5 @@ def test_no_epsilon_hides_in_the_mathematics():
     for path in FILES:
         text = path.read_text()
         assert "nan_to_num" not in text, path
-        assert ".data." not in text, path
+        if room(path) != "data":  # where the word means something else
+            assert not re.search(r"\w\.data\b", text), path

@@ -33,8 +33,19 @@ def test_exponent_grows_with_the_number_of_classes(num_classes, exponent):
 
 
 def test_exponent_must_be_positive():
-    with pytest.raises(ValueError, match=r"exponent must be positive; got 0"):
-        harmonic(0)
+    for exponent in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=r"exponent must be positive and finite; got"):
+            harmonic(exponent)
+
+
+def test_a_bare_function_is_told_to_be_wrapped():
+    with pytest.raises(TypeError, match=r"or a function wrapped in PerSample\(\.\.\.\)"):
+        NCMILoss(3, 4, objective=functional.harmonic)
+
+
+def test_print_names_the_objective():
+    assert "harmonic(exponent=8.0)" in repr(NCMILoss(100, 4))
+    assert "theorem1" in repr(NCMILoss(3, 4, "theorem1"))
 
 
 def test_each_objective_starts_where_it_can_start():

@@ -55,6 +55,18 @@ def test_settings_can_be_overridden(name):
     assert softmax.centroids.simplex == "softmax"
 
 
+def test_what_is_overridden_is_not_built():
+    # The released start needs num_features >= num_classes; other centroids do not.
+    assert NCMILoss.from_preset("released", 100, 64, centroids="learned").num_classes == 100
+
+
+def test_presets_list_what_they_build():
+    for name, preset in PRESETS.items():
+        loss = NCMILoss.from_preset(name, 4, 8)
+        assert all(getattr(loss.center, key) == value for key, value in preset.center_settings.items())
+        assert loss.centroids.start == preset.centroids_start
+
+
 def test_unknown_preset_lists_its_neighbour():
     with pytest.raises(
         ValueError, match=r"preset must be one of 'paper', 'released'; got 'relased'\. Did you mean 'released'"

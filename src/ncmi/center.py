@@ -117,10 +117,22 @@ CENTERS: dict[str, type[EMACenter] | type[NoCenter]] = {
 }
 
 
-def make_center(name: str, num_features: int) -> EMACenter | NoCenter:
-    """The centre module that ``name`` stands for, with its defaults."""
-    choose("NCMILoss", "center", name, CENTERS)
-    return NoCenter() if name == "none" else CENTERS[name](num_features)
+def make_center(center: str | EMACenter | NoCenter, num_features: int) -> EMACenter | NoCenter:
+    """The centre module that a name stands for, with its defaults; a module as it is, if it fits."""
+    if isinstance(center, str):
+        choose("NCMILoss", "center", center, CENTERS)
+        return NoCenter() if center == "none" else CENTERS[center](num_features)
+    if not isinstance(center, EMACenter | NoCenter):
+        raise TypeError(
+            f"NCMILoss: center must be one of {', '.join(map(repr, CENTERS))} or a module of ncmi.center, built with its "
+            f"width, such as EMACenter({num_features}); got {center!r}."
+        )
+    if center.mean is not None and len(center.mean) != num_features:
+        raise ValueError(
+            f"NCMILoss: center must have num_features={num_features} numbers; got {len(center.mean)}. "
+            f"Build it as {type(center).__name__}({num_features}, ...)."
+        )
+    return center
 
 
 def _global_mean(features: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor | int]:

@@ -72,6 +72,7 @@ class Centroids(nn.Module):
         self.num_classes = num_classes
         self.num_features = num_features
         self.start = start
+        self.temperature = temperature
         self.simplex: Simplex = simplex
         self._hold(starting_logits(start, num_classes, num_features, temperature))
 
@@ -92,13 +93,15 @@ class Centroids(nn.Module):
         return False
 
     @torch.no_grad()
-    def set_means(self, probs: Tensor) -> None:
-        """Start from known class means (C, D)."""
+    def set_means(self, probs: Tensor, counts: Tensor) -> None:
+        """Start from known class means (C, D) of ``counts`` (C,) samples."""
         self.xi.copy_(to_logits(probs, self.simplex))
 
     def check_ready(self) -> None:
         """A sentence if ``start="class_means"`` was asked for and no means have been given yet."""
-        if self.start == "class_means" and not torch.compiler.is_compiling() and bool(self.xi[0, 0].isnan()):
+        if self.start != "class_means" or torch.compiler.is_compiling():
+            return
+        if bool(next(iter(self.state_dict().values())).isnan().any()):
             raise RuntimeError(
                 f"{type(self).__name__}: start='class_means' needs the class means before the first step. "
                 "Call loss.start_from_class_means(features, targets) with features of the training set."
@@ -127,8 +130,8 @@ class LearnedCentroids(Centroids):
     ):
         super().__init__(num_classes, num_features, start, **settings)
         self.sparse = sparse
-        self._seen_version = -1
-        self._steps_unmoved = 0
+        self._steps_watched = 0
+        self._size_at_start = 0.0
 
     def _hold(self, logits: Tensor) -> None:
         self.xi = nn.Parameter(logits)
@@ -142,19 +145,20 @@ class LearnedCentroids(Centroids):
         return log_density(rows.to(dtype or rows.dtype), self.simplex)
 
     def _watch(self) -> None:
-        """Warn once if nothing has written to ξ for many training steps: the usual forgotten ``loss.parameters()``."""
-        if self._steps_unmoved > _PATIENCE or not self.xi.requires_grad:
+        """Warn once if ξ is the same after many training steps: the usual forgotten ``loss.parameters()``."""
+        if self._steps_watched > _PATIENCE or not self.xi.requires_grad:
             return
-        version = self.xi._version  # counts in-place writes, which is what an optimiser step is
-        self._steps_unmoved = self._steps_unmoved + 1 if version == self._seen_version else 0
-        self._seen_version = version
-        if self._steps_unmoved == _PATIENCE:
-            warnings.warn(
-                f"NCMILoss: the centroids are trainable, but no optimiser has moved them in {_PATIENCE} training steps. "
-                "Build the optimiser from ncmi.parameter_groups(model, loss, lr=...), or ask for centroids='fixed'.",
-                stacklevel=4,
-            )
-            self._steps_unmoved += 1
+        if self._steps_watched in (0, _PATIENCE):
+            size = float(self.xi.detach().square().sum(dtype=torch.float64))
+            if self._steps_watched == 0:
+                self._size_at_start = size
+            elif size == self._size_at_start:
+                warnings.warn(
+                    f"NCMILoss: the centroids are trainable, but no optimiser has moved them in {_PATIENCE} training steps. "
+                    "Build the optimiser from ncmi.parameter_groups(model, loss, lr=...), or ask for centroids='fixed'.",
+                    stacklevel=4,
+                )
+        self._steps_watched += 1
 
 
 class EMACentroids(Centroids):
@@ -176,8 +180,10 @@ class EMACentroids(Centroids):
         if not 0 <= momentum < 1:
             raise ValueError(f"EMACentroids: momentum must lie in [0, 1); got {momentum}.")
         self.momentum = momentum
-        self.register_buffer("probs", simplex_point(self.xi, self.simplex).probs)
-        self.register_buffer("count", torch.zeros(num_classes))
+
+    def _hold(self, logits: Tensor) -> None:
+        self.register_buffer("probs", simplex_point(logits, self.simplex).probs)
+        self.register_buffer("count", torch.zeros(len(logits)))
 
     def forward(self, classes: Tensor | None = None, dtype: torch.dtype | None = None) -> LogDensity:
         """Tracked means of ``classes`` (K,), or of all classes."""
@@ -214,11 +220,10 @@ class EMACentroids(Centroids):
             self.count.index_add_(0, classes, counted)
 
     @torch.no_grad()
-    def set_means(self, probs: Tensor) -> None:
-        """Start from known class means (C, D)."""
-        super().set_means(probs)
+    def set_means(self, probs: Tensor, counts: Tensor) -> None:
+        """Start from known class means (C, D), which weigh as the ``counts`` (C,) samples they come from."""
         self.probs.copy_(probs)
-        self.count.fill_(1)
+        self.count.copy_(counts)
 
 
 CENTROIDS: dict[str, type[Centroids]] = {"learned": LearnedCentroids, "ema": EMACentroids, "fixed": FixedCentroids}

@@ -37,13 +37,22 @@ def check_sizes(owner: str, num_classes: int, num_features: int) -> None:
 
 def check_temperature(owner: str, temperature: float) -> float:
     """A positive, finite temperature."""
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"{owner}: temperature must be positive and finite; got {temperature}. The default is 0.2.")
+    if not isinstance(temperature, (int, float)) or not 0 < temperature < float("inf"):
+        raise ValueError(f"{owner}: temperature must be positive and finite; got {temperature!r}. The default is 0.2.")
     return float(temperature)
+
+
+def check_tensor(owner: str, what: str, value: object) -> None:
+    """A torch tensor, not an array or a list."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{owner}: {what} must be a torch tensor; got {type(value).__name__}. Pass torch.as_tensor({what})."
+        )
 
 
 def check_features(owner: str, features: Tensor, num_features: int) -> None:
     """Real features (B, num_features) without NaN or infinity."""
+    check_tensor(owner, "features", features)
     if not features.is_floating_point():
         raise TypeError(
             f"{owner}: features must be real numbers (float32, float64, float16 or bfloat16); got {features.dtype}."
@@ -74,9 +83,13 @@ def check_targets(owner: str, targets: Tensor, num_samples: int, num_classes: in
 
     Returns whether some label may equal ``ignore_index``.
     """
+    check_tensor(owner, "targets", targets)
     shape = tuple(targets.shape)
     if targets.is_complex() or targets.dtype == torch.bool:
-        raise TypeError(f"{owner}: targets must be class indices or soft labels; got {targets.dtype} of shape {shape}.")
+        raise TypeError(
+            f"{owner}: targets must be class indices or soft labels; got {targets.dtype} of shape {shape}. Several classes "
+            "for one sample (multi-label) are not supported, because each sample has one centroid."
+        )
     if shape[:1] != (num_samples,):
         raise ValueError(f"{owner}: features and targets must have the same length; got {num_samples} and {shape}.")
     if not targets.is_floating_point():
@@ -97,6 +110,7 @@ def _check_hard(owner: str, targets: Tensor, num_classes: int, ignore_index: int
         return True
     if targets.numel() == 0:
         return False
+    targets = targets.long()  # in uint8, 156 equals an ignore_index of -100
     lowest, highest = torch.aminmax(targets)
     if int(lowest) >= 0 and int(highest) < num_classes:
         return 0 <= ignore_index < num_classes

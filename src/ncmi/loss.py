@@ -4,12 +4,14 @@ Shapes: B samples, C classes, D feature width.
 """
 
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ncmi.buffers import keep_precision
 from ncmi.center import EMACenter, NoCenter, make_center
 from ncmi.centroids import CENTROIDS, Centroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
@@ -44,7 +46,9 @@ class NCMILoss(nn.Module):
 
     Inside, everything is float32 (or float64 for float64 features), whatever the autocast mode. Under an initialised
     process group every rank gets the loss and, after DDP's averaging, the gradient of the whole global batch; in ``eval()``
-    mode nothing is communicated and no state changes.
+    mode nothing is communicated and no state changes. ξ and the centre stay float32 when a network around the loss becomes
+    half precision. Do not put the loss inside ``torch.utils.checkpoint``: a recomputed forward would see a centre that has
+    moved. Gradients are first-order only.
 
     Args:
         num_classes: C.
@@ -94,8 +98,9 @@ class NCMILoss(nn.Module):
         self.num_features = num_features
         self.temperature = check_temperature("NCMILoss", temperature)
         self.simplex: Simplex = choose("NCMILoss", "simplex", simplex, ("nsf", "softmax"))  # pyright: ignore[reportAttributeAccessIssue]
-        self.objective = make_objective(objective, num_classes) if isinstance(objective, str) else objective
-        self.center = make_center(center, num_features) if isinstance(center, str) else center
+        self._warn_of_few_digits()
+        self.objective = make_objective(objective, num_classes)
+        self.center = make_center(center, num_features)
         self.centroids = self._make_centroids(centroids)
         self.weighting = Weighting(num_classes, weight, prior, ignore_index)
         self.reduction = choose("NCMILoss", "reduction", reduction, ("mean", "sum", "none"))
@@ -169,7 +174,7 @@ class NCMILoss(nn.Module):
             )
         self.center.set_mean(total / counts.sum())
         prob_sum = class_statistics(self.points(features), targets, self.num_classes).prob_sum
-        self.centroids.set_means(sum_over_ranks(prob_sum)[0] / counts.unsqueeze(-1))
+        self.centroids.set_means(sum_over_ranks(prob_sum)[0] / counts.unsqueeze(-1), counts)
 
     def _labelled(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The samples that are not ignored, with hard labels."""
@@ -222,7 +227,10 @@ class NCMILoss(nn.Module):
 
     def _separation(self, ratio: Ratio, statistics: ClassStatistics) -> Tensor:
         """The denominator, or the batch's own Γ (q = s) where the denominator is not positive."""
-        resolution = torch.finfo(ratio.separation.dtype).eps
+        # A divergence is a sum of products with ln(D·p), whose typical size is 1/(2τ√D): that much smaller is its rounding.
+        resolution = torch.finfo(ratio.separation.dtype).eps * min(
+            1.0, 0.5 / (self.temperature * self.num_features**0.5)
+        )
         usable = ratio.separation > resolution
         if torch.compiler.is_compiling():
             self._count_fallback(~usable)
@@ -264,6 +272,16 @@ class NCMILoss(nn.Module):
             kind = CENTROIDS[choose("NCMILoss", "centroids", centroids, CENTROIDS)]
             start = self.objective.start
             return kind(self.num_classes, self.num_features, start, temperature=self.temperature, simplex=self.simplex)
+        if not isinstance(centroids, Centroids):
+            raise TypeError(
+                f"NCMILoss: centroids must be one of {', '.join(map(repr, CENTROIDS))} or a module of ncmi.centroids, built "
+                f"with its sizes, such as LearnedCentroids({self.num_classes}, {self.num_features}); got {centroids!r}."
+            )
+        if centroids.start == "orthogonal" and centroids.temperature != self.temperature:
+            raise ValueError(
+                f"NCMILoss: centroids that start orthogonal have the length 1/temperature of the features, so both need one "
+                f"temperature; got {centroids.temperature} and {self.temperature}. Pass temperature={self.temperature} to both."
+            )
         given = (centroids.num_classes, centroids.num_features)
         if given != (self.num_classes, self.num_features) or centroids.simplex != self.simplex:
             raise ValueError(
@@ -274,11 +292,22 @@ class NCMILoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Settings for ``print(loss)``."""
-        objective = self.objective.function
-        name = getattr(objective, "__name__", None) or repr(objective)
+        name = self.objective.name
         return (
             f"{self.num_classes}, {self.num_features}, {name}, temperature={self.temperature}, simplex={self.simplex!r}"
         )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        return super()._apply(keep_precision(fn), recurse)
+
+    def _warn_of_few_digits(self) -> None:
+        size = 1 / (4 * self.num_features * self.temperature**2)
+        if size < 300 * torch.finfo(torch.float32).eps:
+            warnings.warn(
+                f"NCMILoss: at temperature={self.temperature} and num_features={self.num_features} divergences are about "
+                f"{size:.0e}, of which float32 keeps few digits. Take a smaller temperature, or float64 features.",
+                stacklevel=3,
+            )
 
 
 def full_precision(features: Tensor) -> AbstractContextManager:

@@ -162,7 +162,7 @@ class NCMIMetric(Metric):
         return SimplexPoint(log_probs.exp(), log_probs + math.log(self.num_features))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> nn.Module:
-        """Move to another device, but stay float64 when a network around the metric becomes half precision."""
+        """Move to another device, but stay float64 when a network around the metric changes its precision."""
 
         def move(tensor: Tensor) -> Tensor:
             moved = fn(tensor)
@@ -181,10 +181,9 @@ def drop_ignored(inputs: Tensor, targets: Tensor, ignore_index: int) -> tuple[Te
     """The samples that count: rows whose class index is not ``ignore_index``, with int64 labels; soft labels pass through."""
     if targets.is_floating_point():
         return inputs, targets
+    targets = targets.long()  # before the comparison: in uint8, 156 equals -100
     keep = targets != ignore_index
-    if not bool(keep.all()):
-        inputs, targets = inputs[keep], targets[keep]
-    return inputs, targets.long()
+    return (inputs, targets) if bool(keep.all()) else (inputs[keep], targets[keep])
 
 
 def add_to_classes(totals: Tensor, targets: Tensor, rows: Tensor) -> None:

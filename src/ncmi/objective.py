@@ -28,6 +28,11 @@ class RatioOfMeans:
     start: str = "orthogonal"
     takes_prior: bool = False
 
+    @property
+    def name(self) -> str:
+        """What ``print(loss)`` calls it."""
+        return _name(self.function)
+
 
 @dataclass(frozen=True)
 class PerSample:
@@ -42,8 +47,20 @@ class PerSample:
     function: Callable[..., Tensor]
     start: str = "orthogonal"
 
+    @property
+    def name(self) -> str:
+        """What ``print(loss)`` calls it."""
+        return _name(self.function)
+
 
 Objective = RatioOfMeans | PerSample
+
+
+def _name(function: Callable) -> str:
+    if isinstance(function, partial):
+        settings = ", ".join(f"{key}={value}" for key, value in function.keywords.items())
+        return f"{_name(function.func)}({settings})"
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def harmonic_exponent(num_classes: int) -> float:
@@ -57,8 +74,8 @@ def harmonic_exponent(num_classes: int) -> float:
 
 def harmonic(exponent: float) -> PerSample:
     """The ``harmonic`` objective with an exponent of your own: ``NCMILoss(..., objective=harmonic(6))``."""
-    if not exponent > 0:
-        raise ValueError(f"harmonic: exponent must be positive; got {exponent}.")
+    if not 0 < exponent < float("inf"):
+        raise ValueError(f"harmonic: exponent must be positive and finite; got {exponent}.")
     return PerSample(partial(functional.harmonic, exponent=exponent))
 
 
@@ -71,6 +88,13 @@ OBJECTIVES: dict[str, Callable[[int], Objective]] = {
 }
 
 
-def make_objective(name: str, num_classes: int) -> Objective:
-    """The objective that ``name`` stands for, with its defaults for ``num_classes``."""
-    return OBJECTIVES[choose("NCMILoss", "objective", name, OBJECTIVES)](num_classes)
+def make_objective(objective: str | Objective, num_classes: int) -> Objective:
+    """The objective that a name stands for, with its defaults for ``num_classes``; an objective as it is."""
+    if isinstance(objective, str):
+        return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)](num_classes)
+    if not isinstance(objective, RatioOfMeans | PerSample):
+        raise TypeError(
+            f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...) "
+            f"or RatioOfMeans(...); got {objective!r}."
+        )
+    return objective

@@ -1,13 +1,13 @@
 """Settings by name: what the paper prints and what the authors' published script does.
 
-Only ``loss`` concerns :class:`ncmi.NCMILoss`; ``training`` records the rest of the recipe for whoever repeats it.
+The first fields concern :class:`ncmi.NCMILoss`; ``training`` records the rest of the recipe for whoever repeats it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from ncmi.center import EMACenter, PrintedCenter
-from ncmi.centroids import FixedCentroids, LearnedCentroids
+from ncmi.center import CENTERS
+from ncmi.centroids import CENTROIDS
 from ncmi.checks import choose
 
 
@@ -18,15 +18,24 @@ class Preset:
     source: str
     objective: str
     temperature: float
-    training: dict[str, Any] = field(default_factory=dict)
+    center: str
+    center_settings: dict[str, Any]
+    centroids: str
+    centroids_start: str
+    training: dict[str, Any]
 
 
 PRESETS = {
     "paper": Preset(
-        source="the paper's text, with Theorem 1's index corrected; τ, the centre's momentum and ξ's start are not printed "
-        "and are the published script's, ours, and the only start with a positive denominator",
+        source="the paper's text, with Theorem 1's index corrected. Not printed: τ (here the published script's), the centre's "
+        "momentum (ours) and ξ's start (the one that makes the denominator positive)",
         objective="theorem1",
         temperature=0.2,
+        # Algorithm 1: an average of the centred features.
+        center="printed",
+        center_settings={"momentum": 0.999},
+        centroids="learned",
+        centroids_start="uniform",
         training={
             "optimizer": "SGD, momentum 0.9, weight decay 5e-4",
             "lr": 0.1,
@@ -38,6 +47,12 @@ PRESETS = {
         source="the authors' published CIFAR-100 script",
         objective="released",
         temperature=0.2,
+        # The first batch's mean, then an average with a memory of a million steps.
+        center="ema",
+        center_settings={"momentum": 0.999999, "start": "first_batch"},
+        # q^y = NSF(10·e_y) for the whole run.
+        centroids="fixed",
+        centroids_start="axis",
         training={
             "optimizer": "SGD, momentum 0.9, weight decay 5e-4",
             "lr": 0.1,
@@ -52,14 +67,15 @@ PRESETS = {
 def preset_arguments(name: str, num_classes: int, num_features: int, **overrides: Any) -> dict[str, Any]:
     """Keyword arguments of ``NCMILoss`` for a preset, with ``overrides`` in place of its own."""
     preset = PRESETS[choose("NCMILoss", "preset", name, PRESETS)]
-    simplex = overrides.get("simplex", "nsf")
-    arguments: dict[str, Any] = {"objective": preset.objective, "temperature": preset.temperature}
-    if name == "paper":
-        # Algorithm 1: an average of the centred features; centroids learned from q uniform.
-        arguments["center"] = PrintedCenter(num_features, momentum=0.999)
-        arguments["centroids"] = LearnedCentroids(num_classes, num_features, start="uniform", simplex=simplex)
-    else:
-        # First batch's mean, then an average with a memory of a million steps; q^y = NSF(10·e_y) for the whole run.
-        arguments["center"] = EMACenter(num_features, momentum=0.999999, start="first_batch")
-        arguments["centroids"] = FixedCentroids(num_classes, num_features, start="axis", simplex=simplex)
-    return arguments | overrides
+    arguments = {"objective": preset.objective, "temperature": preset.temperature} | overrides
+    if "center" not in overrides:
+        arguments["center"] = CENTERS[preset.center](num_features, **preset.center_settings)
+    if "centroids" not in overrides:
+        arguments["centroids"] = CENTROIDS[preset.centroids](
+            num_classes,
+            num_features,
+            preset.centroids_start,
+            temperature=arguments["temperature"],
+            simplex=overrides.get("simplex", "nsf"),
+        )
+    return arguments

@@ -33,8 +33,8 @@ class Weighting(nn.Module):
     Args:
         num_classes: C.
         weight: weight (C,) of each class, as in ``nn.CrossEntropyLoss``.
-        prior: ``"batch"`` takes classes as they come; ``"uniform"`` or probabilities (C,) reweight each sample by
-            π_y·B/n_y, so that the classes present count as if they had been drawn with that prior.
+        prior: ``"batch"`` takes classes as they come; ``"uniform"`` or class probabilities (C,), scaled to sum to
+            one, reweight each sample by π_y·B/n_y, so that the classes present count as if they had been drawn with that prior.
         ignore_index: samples with this label count nothing and do not move the centre.
     """
 

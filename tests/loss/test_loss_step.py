@@ -26,7 +26,7 @@ def batch(step, dtype=torch.float64):
 def build(objective, dtype=torch.float64, **settings):
     torch.manual_seed(0)
     model, loss = nn.Linear(INPUTS, D).to(dtype), NCMILoss(C, D, objective, **settings).to(dtype)
-    if objective != "theorem1" and loss.centroids.xi.requires_grad:
+    if objective != "theorem1" and settings.get("centroids", "learned") == "learned":
         with torch.no_grad():
             loss.centroids.xi.copy_(0.5 * normal(C, D, seed=7))
     groups = parameter_groups(model, loss, lr=LR, weight_decay=DECAY, centroid_lr=XI_LR)

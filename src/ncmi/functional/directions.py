@@ -12,7 +12,7 @@ _LARGEST_WORK = 3e11  # operations of the whole refinement, a few seconds on one
 
 
 def spread_directions(num_directions: int, num_features: int) -> Tensor:
-    """Unit vectors (C, D) with pairwise cosines as small as possible, drawn from torch's global generator.
+    """Unit vectors (C, D) far apart: no two with a positive cosine where that is possible; from torch's global generator.
 
     Up to D directions are orthonormal. Up to 2D they are an orthonormal basis and its negatives: no two have a positive
     cosine, which is the best there is for C > D + 1 (Rankin's bound). Beyond, several such frames in random rotations are

@@ -28,8 +28,9 @@ def kl_divergence(log_probs: Tensor, log_other: Tensor) -> Tensor:
     """
     ratio = log_probs - log_other
     probs, other = log_probs.exp(), log_other.exp()
-    # For a large ratio e^r overflows; there p·r - (p - q) is the same number without cancellation.
-    near = ratio.clamp(max=1.0)
+    # For a large ratio e^r overflows; there p·r - (p - q) is the same number without cancellation. At -200, r·e^r is zero as
+    # it is in the limit p = 0.
+    near = ratio.clamp(-200.0, 1.0)
     terms = torch.where(ratio > 1.0, probs * ratio - (probs - other), other * (near * near.exp() - torch.expm1(near)))
     return terms.sum(dim=-1)
 

@@ -18,6 +18,7 @@ Simplex = Literal["nsf", "softmax"]
 SAFE_LOGIT = 80.0
 # Norms up to this, and down to its reciprocal, come from squares that neither overflow nor vanish in float32.
 _SAFE_NORM = 1e15
+_ROUNDING = 8  # machine epsilons that a feature's difference from an equal mean can have
 
 
 class Mapped(NamedTuple):
@@ -30,19 +31,27 @@ class Mapped(NamedTuple):
 
 
 def scale_forward(features: Tensor, center: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
-    """Scaled features (R, D) and the factor (R, 1) that scaled them, zero for a row that equals the centre."""
+    """Scaled features (R, D) and the factor (R, 1) that scaled them, zero for a row that equals the centre to rounding."""
     centred = features.clone() if center is None else features - center
     norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
     inverse = norm.reciprocal()
-    if may_look(norm) and _squares_are_safe(norm, inverse):
+    nearest = _rounding_of(center)
+    if may_look(norm) and float((norm + inverse).amax()) < min(_SAFE_NORM, 1 / max(float(nearest), 1 / _SAFE_NORM)):
         factor = inverse.mul_(1 / temperature)
         return centred.mul_(factor), factor
     peak = centred.abs().amax(dim=-1, keepdim=True)
     peak = torch.where(peak == 0, torch.ones_like(peak), peak)
     centred.div_(peak)
     norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
-    factor = torch.where(norm == 0, norm, (norm * temperature).reciprocal())
+    factor = torch.where(norm * peak <= nearest, torch.zeros_like(norm), (norm * temperature).reciprocal())
     return centred.mul_(factor), factor / peak
+
+
+def _rounding_of(center: Tensor | None) -> Tensor | float:
+    """Distance from the centre that rounding alone can make, which must not be blown up to unit length."""
+    if center is None:
+        return 0.0
+    return center.abs().amax() * (_ROUNDING * torch.finfo(center.dtype).eps * center.numel() ** 0.5)
 
 
 def scale_gradient(grad: Tensor, scaled: Tensor, factor: Tensor, temperature: float) -> Tensor:
@@ -116,8 +125,3 @@ def features_gradient(grad: Tensor, mapped: MappedFeatures, temperature: float) 
 def may_look(tensor: Tensor) -> bool:
     """Whether a decision may depend on values: not in a compiled step, nor where it would make the host wait for a GPU."""
     return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
-
-
-def _squares_are_safe(norm: Tensor, inverse: Tensor) -> bool:
-    """Whether no norm is so large or small (zero and infinity included) that its square lost digits."""
-    return float((norm + inverse).amax()) < _SAFE_NORM

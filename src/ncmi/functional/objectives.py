@@ -5,6 +5,9 @@ Shapes: B samples, C classes, D feature width, K rows of the statistics.
 Two kinds. A **ratio of means** (``theorem1``, ``centroid``) sees a batch only through its class statistics, so ranks and
 batches are summed first and the ratio is formed last. A **per-sample** objective (``released``, ``harmonic``) gives one
 number a sample, whose mean is the loss. Centroids come as points (K, D) or (C, D).
+
+All are differences of sums. In float32 a numerator resolves about 1e-8: for perfectly tight classes a loss can come out as
+zero or −1e-6 instead of a small positive number, while its gradient keeps three digits.
 """
 
 from typing import NamedTuple
@@ -61,7 +64,8 @@ def centroid(statistics: ClassStatistics, centroids: Centroids, prior: Tensor | 
 def released(points: Points, centroids: Centroids, targets: Tensor) -> Tensor:
     r"""The published script's per-sample ratio (B,): :math:`D(p_x\|q^{c_x}) / \frac1C\sum_{v\ne c_x} D(q^v\|p_x)`.
 
-    All C centroids count, with a uniform prior. Soft labels (B, C) give :math:`\sum_y t_y D_y/\mathrm{SEP}_y`.
+    All C centroids count, with a uniform prior. Soft labels (B, C) give :math:`\sum_y t_y D_y/\mathrm{SEP}_y`. A separation
+    below the resolution of its sum (four times the type's machine epsilon) is set to it: there p equals every centroid.
     """
     probs = centroids.probs
     num_classes = len(probs)
@@ -69,11 +73,11 @@ def released(points: Points, centroids: Centroids, targets: Tensor) -> Tensor:
     everything = neg_entropies.sum() - points.log_density @ probs.sum(dim=0)
     if targets.is_floating_point():
         own_class = neg_entropies - points.log_density @ probs.T
-        separation = (everything.unsqueeze(-1) - own_class) / num_classes
+        separation = ((everything.unsqueeze(-1) - own_class) / num_classes).clamp_min(_resolution(probs))
         return (targets * kl_to_centroids(points, centroids.log_density) / separation).sum(dim=-1)
     own_probs = probs.index_select(0, targets)
     own_class = neg_entropies.index_select(0, targets) - torch.linalg.vecdot(own_probs, points.log_density)
-    separation = (everything - own_class) / num_classes
+    separation = ((everything - own_class) / num_classes).clamp_min(_resolution(probs))
     return kl_to_own(points, centroids.log_density.index_select(0, targets)) / separation
 
 
@@ -93,12 +97,17 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
     return F.cross_entropy(logits, targets, reduction="none")
 
 
+def _resolution(divergence: Tensor) -> float:
+    """What rounding leaves of a divergence that is a difference of two sums: the worst error seen in float32 is 3e-7."""
+    return 4 * torch.finfo(divergence.dtype).eps
+
+
 class _NegativeLogPower(torch.autograd.Function):
     """−k ln D, with D floored at the resolution of the product that made it; no gradient where the floor holds."""
 
     @staticmethod
     def forward(ctx, divergence: Tensor, exponent: float) -> Tensor:
-        floor = 4 * torch.finfo(divergence.dtype).eps
+        floor = _resolution(divergence)
         # Looking for a value below the floor is cheaper than two more passes over all of them.
         if not may_look(divergence) or not float(divergence.amin()) >= floor:
             # Above every divergence, its reciprocal is zero: that is the gradient.

@@ -116,8 +116,9 @@ def softmax(logits: Tensor) -> Tensor:
 def scale_features(features: Tensor, center: Tensor | None = None, temperature: float = 0.2) -> Tensor:
     r"""Centred, L2-normalised, tempered features :math:`z' = (f - c) / (\|f - c\|_2\,\tau)`, lines 2–3 of Algorithm 1.
 
-    A row that equals the centre has no direction: it maps to zero (the uniform distribution) and gets no gradient.
-    The norm is taken after division by the largest entry, so any finite row works, however large or small.
+    A row that equals the centre (to eight roundings) has no direction: it maps to zero, the uniform distribution, and gets no
+    gradient. Where squares would overflow or vanish the norm is taken after division by the largest entry, so any normal
+    number works, however large or small.
 
     Args:
         features: f, (B, D).
@@ -170,7 +171,8 @@ def to_logits(probs: Tensor, simplex: Simplex = "nsf") -> Tensor:
     features, or less where an entry above 2/D would otherwise need a sigmoid above 0.99.
     """
     if simplex == "softmax":
-        return (probs * probs.shape[-1]).log()
+        # A probability can underflow at temperatures below 0.01; its logarithm is then that of the smallest number.
+        return (probs * probs.shape[-1]).clamp_min(torch.finfo(probs.dtype).tiny).log()
     peak = probs.amax(dim=-1, keepdim=True)
     scale = torch.minimum(torch.full_like(peak, 0.5 * probs.shape[-1]), 0.99 / peak)
     return torch.logit(probs * scale)
