@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import RESULTS
-from benchmarks.head import BARS
+from benchmarks.head import BARS, Shape
 
 START, END = "<!-- benchmark:start -->", "<!-- benchmark:end -->"
 
@@ -44,10 +44,12 @@ def render(rows: list[dict[str, Any]]) -> str:
 
 def goals(rows: list[dict[str, Any]]) -> list[str]:
     """One sentence on the goals that the rows meet, one on those that they miss."""
-    time_of = {(row["batch"], row["features"], row["classes"], row["contender"]): row["median_ms"] for row in rows}
+    time_of = {
+        (Shape(row["batch"], row["features"], row["classes"]), row["contender"]): row["median_ms"] for row in rows
+    }
     met, missed = 0, []
     for bar in BARS:
-        own, other = time_of.get((*bar.shape, bar.contender)), time_of.get((*bar.shape, bar.against))
+        own, other = time_of.get((bar.shape, bar.contender)), time_of.get((bar.shape, bar.against))
         if own is None or other is None:
             continue
         if own <= bar.limit * other:
