@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from realdata import real_data
 
 from ncmi.models import create_model, load_weights
 
@@ -12,18 +13,18 @@ RIGHT = {"resnet20": (10_000, 9173), "resnet32": (2500, 2316), "resnet44": (2500
 
 
 @pytest.fixture(scope="module")
-def test_set(real_data):
+def test_set():
     rows = torch.frombuffer(
-        bytearray((real_data / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()), dtype=torch.uint8
+        bytearray((real_data("cifar10") / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()), dtype=torch.uint8
     ).view(-1, 3073)
     images = (rows[:, 1:].reshape(-1, 3, 32, 32) / 255 - MEAN.view(3, 1, 1)) / STD.view(3, 1, 1)
     return images.contiguous(memory_format=torch.channels_last), rows[:, 0].long()
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_accuracy_of_the_published_weights(name, test_set, real_data):
+def test_accuracy_of_the_published_weights(name, test_set):
     model = create_model(name, num_classes=10).to(memory_format=torch.channels_last).eval()
-    assert load_weights(model, real_data / "cifar10_resnets" / f"{name}.pt") == []
+    assert load_weights(model, real_data("resnets") / "cifar10_resnets" / f"{name}.pt") == []
     count, right = RIGHT[name]
     images, targets = (part[:count] for part in test_set)
     with torch.inference_mode():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = {"cifar100": "cifar-100-binary", "cifar10": "cifar-10-batches-bin"}
+FOLDERS = {"cifar100": "cifar-100-binary", "cifar10": "cifar-10-batches-bin", "resnets": "cifar10_resnets"}
 CACHE = Path("~/.cache/ncmi/data").expanduser()
-UNPACK = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "unpack.py"
+UNPACK = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "unpack.py"
 
 
 def real_data(name):
@@ -27,6 +27,7 @@ def real_data(name):
     target = Path(tempfile.mkdtemp(dir=CACHE, prefix=".unpacking-"))
     try:
         subprocess.run([sys.executable, UNPACK, target, name], check=True, capture_output=True)
+        (target / FOLDERS[name]).chmod(0o755)  # copied from a read-only folder, which nobody but root may move
         (target / FOLDERS[name]).rename(CACHE / FOLDERS[name])
     except OSError:
         if not (CACHE / FOLDERS[name]).is_dir():
