@@ -115,7 +115,7 @@ def evaluate(
     else:
         accuracy["own head"] = (head(features).argmax(dim=1) == targets).float().mean().item()
     if probe:
-        linear = LinearProbe(NUM_FEATURES, NUM_CLASSES).fit(training_features, training.targets)
+        linear = LinearProbe(NUM_CLASSES, NUM_FEATURES).fit(training_features, training.targets)
         accuracy["LP"] = linear.score(features, targets)
     results = {decision: 100 * value for decision, value in accuracy.items()}
 

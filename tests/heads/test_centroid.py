@@ -153,7 +153,7 @@ def test_from_loss_is_a_snapshot_that_names_its_source(settings, source):
     assert classifier.source == source
     assert repr(source) in repr(classifier)
     with torch.no_grad():
-        loss.centroids.xi.add_(torch.randn(C, D))
+        next(iter(loss.centroids.state_dict().values())).add_(torch.rand(C, D))
         loss(features + 5, targets)
     assert torch.equal(classifier(features), scores)
     assert not list(classifier.parameters())
