@@ -102,15 +102,17 @@ class _FeatureKL(torch.autograd.Function):
     def backward(ctx, *grad_outputs: Tensor):
         log_density, *rest = ctx.saved_tensors
         mapped = kernels.MappedFeatures(*rest)
-        negative = grad_outputs[0].neg()
+        (grad,) = grad_outputs
         grad_features = grad_centroids = None
         if ctx.needs_input_grad[0]:
             # The gradient at ln p is p ⊙ (Σ_v G_v ln(Dp) − G·ln(Dq)); a multiple of p drops out in the map's gradient.
-            total = negative.sum(dim=-1, keepdim=True)
-            grad_log = (negative @ log_density).addcmul_(mapped.log_density, total, value=-1).mul_(mapped.probs)
+            # Formed with the other sign, which the last factor takes back.
+            total = grad.sum(dim=-1, keepdim=True)
+            grad_log = (grad @ log_density).addcmul_(mapped.log_density, total, value=-1).mul_(mapped.probs)
+            mapped = mapped._replace(factor=-mapped.factor)
             grad_features = kernels.features_gradient(grad_log, mapped, ctx.temperature)
         if ctx.needs_input_grad[4]:
-            grad_centroids = negative.T @ mapped.probs
+            grad_centroids = torch.addmm(grad.new_zeros(1, 1), grad.T, mapped.probs, beta=0, alpha=-1)
         return grad_features, None, None, None, grad_centroids
 
 
