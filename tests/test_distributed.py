@@ -92,9 +92,10 @@ def build(case, seed):
         nn.Linear(INPUTS, D).double(),
         NCMILoss(case.num_classes, D, case.objective, **case.settings).double(),
     )
-    if case.objective != "theorem1" and loss.centroids.xi.requires_grad:
+    if case.objective != "theorem1":
         with torch.no_grad():
-            loss.centroids.xi.mul_(0.2)
+            for xi in loss.parameters():
+                xi.mul_(0.2)
     return network, loss
 
 
