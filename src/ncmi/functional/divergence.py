@@ -18,8 +18,8 @@ def kl_divergence(log_probs: Tensor, log_other: Tensor) -> Tensor:
     r"""KL divergence :math:`D(p\|q) = \sum_i p_i \ln(p_i/q_i)` over the last dimension (Eq. 1), never negative.
 
     Computed as :math:`\sum_i q_i\,(r e^r - \mathrm{expm1}(r))` with r = ln p − ln q: each term is non-negative, so there is
-    no cancellation, and an error in the normalisation of either side enters only at second order. In float32 that leaves
-    2e-6 of relative error at D = 5e-5, where the plain sum has 8e-4.
+    no cancellation, and an error in the normalisation of either side enters only at second order, where
+    the plain sum has it at first order and loses most digits of a small divergence in float32.
 
     >>> p = torch.tensor([0.5, 0.5]).log()
     >>> q = torch.tensor([0.25, 0.75]).log()
