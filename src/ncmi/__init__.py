@@ -1,14 +1,34 @@
-"""ncmi: train deep classifiers by minimising normalized conditional mutual information."""
+"""ncmi: train deep classifiers by minimising normalized conditional mutual information.
 
-from ncmi import functional
-from ncmi.heads import CentroidClassifier, LinearProbe
-from ncmi.loss import NCMILoss
-from ncmi.metric import NCMIMetric
-from ncmi.objective import PerSample, RatioOfMeans, harmonic
-from ncmi.optim import parameter_groups
-from ncmi.presets import PRESETS
+Names are imported when they are first used, so that the command line can answer before torch is there.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ncmi import functional
+    from ncmi.heads import CentroidClassifier, LinearProbe
+    from ncmi.loss import NCMILoss
+    from ncmi.metric import NCMIMetric
+    from ncmi.objective import PerSample, RatioOfMeans, harmonic
+    from ncmi.optim import parameter_groups
+    from ncmi.presets import PRESETS
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "PRESETS": "presets",
+    "CentroidClassifier": "heads",
+    "LinearProbe": "heads",
+    "NCMILoss": "loss",
+    "NCMIMetric": "metric",
+    "PerSample": "objective",
+    "RatioOfMeans": "objective",
+    "functional": "",
+    "harmonic": "objective",
+    "parameter_groups": "optim",
+}
 
 __all__ = [
     "PRESETS",
@@ -22,3 +42,16 @@ __all__ = [
     "harmonic",
     "parameter_groups",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ncmi' has no attribute {name!r}")
+    home = _HOMES[name]
+    value = getattr(import_module(f"ncmi.{home}"), name) if home else import_module(f"ncmi.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

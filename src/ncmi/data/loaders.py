@@ -54,6 +54,9 @@ class Loader:
     def __len__(self) -> int:
         return len(self.plan)
 
+    def __iter__(self) -> Iterator[Batch]:
+        raise NotImplementedError
+
     def set_epoch(self, epoch: int, start_step: int = 0) -> None:
         """Choose the epoch to iterate over; ``start_step`` > 0 goes on in its middle, as after a restart."""
         if not 0 <= start_step <= len(self):

@@ -1,0 +1,52 @@
+"""Commands and their arguments; what goes wrong by a user's hand becomes one sentence."""
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+from ncmi.cli import doctor, evaluate, measure, recipes, train
+
+_COMMANDS = {"train": train, "evaluate": evaluate, "measure": measure, "recipes": recipes, "doctor": doctor}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 1 after an error, 2 after wrong usage, or 128 + the signal that stopped a run.
+
+    Set ``NCMI_TRACEBACK=1`` to see where an error comes from.
+    """
+    try:
+        from jsonargparse import ArgumentParser
+    except ImportError:
+        print(
+            "ncmi: the command line needs jsonargparse, which is not installed: `pip install 'ncmi[train]'`.",
+            file=sys.stderr,
+        )
+        return 1
+    parser = ArgumentParser(
+        prog="ncmi", allow_abbrev=False, description="Train classifiers by normalized conditional mutual information."
+    )
+    commands = parser.add_subcommands(dest="command", required=True)
+    for name, command in _COMMANDS.items():
+        own = ArgumentParser(allow_abbrev=False, description=command.__doc__)
+        command.add_arguments(own)
+        commands.add_subcommand(name, own, help=(command.__doc__ or "").splitlines()[0])
+    chosen = parser.parse_args(arguments)
+    warnings.showwarning = _print_warning
+    try:
+        return _COMMANDS[chosen.command].run(chosen[chosen.command])
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
+        if os.environ.get("NCMI_TRACEBACK"):
+            raise
+        print(f"ncmi {chosen.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:
+    """A warning as a line, without the place in the source that it comes from."""
+    print(f"warning: {message}", file=sys.stderr)

@@ -1,0 +1,115 @@
+"""Measure CMI, Γ, NCMI and the nearest-centroid accuracy of a network, or of features in a file.
+
+A network: ncmi measure --model resnet20 --weights resnet20.pt --data cifar10 --part test
+Features:  ncmi measure --features features.npz
+"""
+
+import json
+from typing import Any
+
+
+def add_arguments(parser: Any) -> None:
+    """Arguments of the command."""
+    parser.add_argument("--features", type=str, help="a file of features and targets: .npz, .safetensors, .pt or .csv")
+    parser.add_argument("--test-features", type=str, help="a second file, decided by the class means of the first")
+    parser.add_argument("--features-key", type=str, default="features", help="name of the features in the files")
+    parser.add_argument("--targets-key", type=str, default="targets", help="name of the targets in the files")
+    parser.add_argument("--model", type=str, help="a network by name, timm:<name> included")
+    parser.add_argument("--model-options", type=dict[str, Any], default={}, help="its options, such as '{stem: cifar}'")
+    parser.add_argument("--weights", type=str, help="its weights: ours, torchvision's or timm's")
+    parser.add_argument("--data", type=str, help="the data set")
+    parser.add_argument("--data-dir", type=str, help="where its files are")
+    parser.add_argument(
+        "--part",
+        type=str,
+        default="test",
+        choices=["train", "test", "both"],
+        help="both: test by the class means of train",
+    )
+    parser.add_argument(
+        "--statistics",
+        type=str,
+        help="whose mean and deviation the network was trained with, such as imagenet (by default the data set's own)",
+    )
+    parser.add_argument("--resolution", type=int, default=224, help="pixels of a side, for folders of images")
+    parser.add_argument("--simplex", type=str, default="nsf", choices=["nsf", "softmax"], help="the map to the simplex")
+    parser.add_argument("--temperature", type=float, default=0.2, help="its temperature")
+    parser.add_argument("--center", type=str, default="mean", choices=["mean", "none"], help="what to subtract first")
+    parser.add_argument("--device", type=str, help="such as cpu or cuda:1 (by default a GPU if there is one)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: Any) -> int:
+    """Print the measurement."""
+    from dataclasses import asdict
+
+    from ncmi.evaluation import measure, read_features
+
+    if (arguments.features is None) == (arguments.model is None):
+        raise ValueError("name either --features FILE, or --model NAME with --weights FILE and --data NAME.")
+    head_accuracy = None
+    if arguments.features is not None:
+        keys = arguments.features_key, arguments.targets_key
+        files = [file for file in (arguments.features, arguments.test_features) if file is not None]
+        parts = {name: read_features(file, *keys) for name, file in zip(("train", "test"), files, strict=False)}
+        names = files
+    else:
+        parts, head_accuracy = _network_features(arguments)
+        names = list(parts)
+    measured = measure(
+        *parts.values(), simplex=arguments.simplex, temperature=arguments.temperature, center=arguments.center
+    )
+    if arguments.json:
+        print(json.dumps(asdict(measured) | {"head_accuracy": head_accuracy}))
+        return 0
+    results = [(measured.train, measured.train_accuracy), (measured.test, measured.test_accuracy)]
+    for name, (information, accuracy) in zip(names, results, strict=False):
+        assert information is not None
+        ratio = "undefined (Γ is 0)" if information.ncmi is None else f"{information.ncmi:.6g}"
+        print(
+            f"{name}: {information.n} samples, CMI {information.cmi:.6g}, Γ {information.gamma:.6g}, NCMI {ratio}, "
+            f"nearest class mean {100 * accuracy:.2f} %"
+        )
+    if len(parts) == 1:
+        print("The class means are those of these samples.")
+    if head_accuracy is not None:
+        print(f"{names[-1]}: the network's own head {100 * head_accuracy:.2f} %")
+    return 0
+
+
+def _network_features(arguments: Any) -> tuple[dict[str, Any], float | None]:
+    """Features of a data set's parts, and the accuracy of the network's own head if the weights brought one."""
+    from ncmi.checks import choose
+    from ncmi.data import STATISTICS, CenterCrop, FolderLoader, FolderSet, Normalize, TensorLoader, load_data
+    from ncmi.evaluation import collect
+    from ncmi.models import create_model, load_weights
+    from ncmi.training.processes import join_processes
+
+    for name in ("weights", "data"):
+        if getattr(arguments, name) is None:
+            raise ValueError(f"--model needs --{name} too.")
+    data = load_data(arguments.data, arguments.data_dir)
+    if arguments.statistics is not None:
+        choose("measure", "--statistics", arguments.statistics, STATISTICS)
+    normalize = Normalize(*(STATISTICS[arguments.statistics] if arguments.statistics else data.statistics))
+    network = create_model(arguments.model, **arguments.model_options)
+    has_head = bool(load_weights(network, arguments.weights))
+    parts = {}
+    with join_processes(arguments.device) as processes:
+        network.to(processes.device)
+        for name in ("train", "test") if arguments.part == "both" else (arguments.part,):
+            part = data.train if name == "train" else data.test
+            if isinstance(part, FolderSet):
+                crop = CenterCrop(arguments.resolution)
+                loader: Any = FolderLoader(part, crop, normalize, 256, shuffle=False, device=processes.device)
+            else:
+                loader = TensorLoader(part, normalize, 500, shuffle=False, device=processes.device)
+            parts[name] = collect(network, loader)
+    if not has_head:
+        return parts, None
+    whole = create_model(arguments.model, num_classes=data.num_classes, **arguments.model_options)
+    if load_weights(whole, arguments.weights):
+        return parts, None
+    last = list(parts.values())[-1]
+    decided = whole.get_classifier()(last.features).argmax(dim=1)  # pyright: ignore[reportCallIssue]
+    return parts, float((decided == last.targets).float().mean())

@@ -1,0 +1,152 @@
+"""From a config to things: data, loaders, task and optimiser."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ncmi.criteria import create_criterion
+from ncmi.data import (
+    Augment,
+    CenterCrop,
+    DataSplits,
+    FolderLoader,
+    FolderSet,
+    ImageSet,
+    Normalize,
+    RandomResizedCrop,
+    TensorLoader,
+    load_data,
+    split_off,
+    stratified_subset,
+)
+from ncmi.data.loaders import Loader
+from ncmi.models import create_model, load_weights
+from ncmi.training.config import Config, DataConfig
+from ncmi.training.processes import Processes
+from ncmi.training.task import Task
+
+Part = ImageSet | FolderSet
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run sees of its data: the training part, the validation part (if any), and the source of all."""
+
+    source: DataSplits
+    train: Part
+    validation: Part | None
+
+    @property
+    def test(self) -> Part | None:
+        """The test part, if it is there; touched once, at the end."""
+        return self.source.parts.get("test")
+
+
+def make_parts(config: DataConfig) -> Parts:
+    """The parts of a data set as the config divides it: validation first, then the training size."""
+    source = load_data(config.name, config.folder, **config.options)
+    train, validation = source.train, source.validation
+    if validation is None and config.validation:
+        held_out = int(config.validation) if config.validation >= 1 else config.validation
+        split = split_off(train.targets, held_out, config.split_seed)
+        train, validation = train.subset(split.kept), train.subset(split.held_out)
+    if config.train_size is not None:
+        if config.train_size > len(train):
+            raise ValueError(
+                f"data: train_size={config.train_size} is more than the {len(train)} training samples of {config.name} that "
+                "remain beside the validation part. Lower it."
+            )
+        train = train.subset(stratified_subset(train.targets, config.train_size, config.split_seed))
+    return Parts(source, train, validation)
+
+
+def make_train_loader(config: Config, parts: Parts, processes: Processes) -> Loader:
+    """Shuffled, augmented batches; an incomplete last one is left out, unless the whole set is smaller than a batch."""
+    data, statistics = config.data, parts.source.statistics
+    settings: dict[str, Any] = {
+        "drop_last": len(parts.train) >= config.batch_size,
+        "seed": config.seed,
+        **_place(processes),
+    }
+    if isinstance(parts.train, FolderSet):
+        crop = RandomResizedCrop(data.train_resolution, flip=data.flip)
+        return FolderLoader(
+            parts.train, crop, Normalize(*statistics), config.batch_size, num_workers=data.workers, **settings
+        )
+    augment = Augment(*statistics, crop=data.crop, flip=data.flip, rotation=data.rotation)
+    return TensorLoader(parts.train, augment, config.batch_size, **settings)
+
+
+def make_test_loader(config: Config, parts: Parts, part: Part, processes: Processes) -> Loader:
+    """A part in order, as it is: for evaluation."""
+    settings: dict[str, Any] = {"shuffle": False, **_place(processes)}
+    normalize = Normalize(*parts.source.statistics)
+    batch_size = max(config.test_batch_size, processes.size)
+    if isinstance(part, FolderSet):
+        crop = CenterCrop(config.data.test_resolution)
+        return FolderLoader(part, crop, normalize, batch_size, num_workers=config.data.workers, **settings)
+    return TensorLoader(part, normalize, batch_size, **settings)
+
+
+def _place(processes: Processes) -> dict[str, Any]:
+    return {"rank": processes.rank, "num_ranks": processes.size, "device": processes.device}
+
+
+def make_network(config: Config, parts: Parts) -> nn.Module:
+    """The network for the images of a data set, with the weights that it starts from."""
+    model = config.model
+    options = dict(model.options)
+    if isinstance(parts.train, ImageSet):
+        channels, height, width = parts.train.image_shape
+        sizes = {"in_channels": channels, "in_features": channels * height * width}
+    else:
+        sizes = {"in_channels": 3, "in_features": 3 * config.data.train_resolution**2}
+    if model.name == "mlp":
+        options.setdefault("in_features", sizes["in_features"])
+    elif not model.name.startswith("timm:") or sizes["in_channels"] != 3:
+        options.setdefault("in_channels", sizes["in_channels"])
+    network = create_model(model.name, **options)
+    if model.init_from is not None:
+        load_weights(network, model.init_from, model.init_prefix)
+    return network
+
+
+def make_task(config: Config, parts: Parts) -> Task:
+    """Network and criterion with random numbers of the config's seed."""
+    torch.manual_seed(config.seed)
+    network = make_network(config, parts)
+    num_features: int = network.num_features  # pyright: ignore[reportAssignmentType]
+    criterion = create_criterion(config.loss.name, parts.source.num_classes, num_features, **config.loss.options)
+    return Task(network, criterion, frozen=config.optimizer.backbone_lr == 0, micro_batch=config.optimizer.micro_batch)
+
+
+def make_optimizer(config: Config, task: Task) -> torch.optim.Optimizer:
+    """SGD or AdamW over network, head and centroids; ``base_lr`` of a group is its rate at factor 1 of the schedule."""
+    settings = config.optimizer
+    centroid_lr = settings.centroid_lr
+    if centroid_lr is None:
+        centroid_lr = 1.0 if settings.name == "sgd" else 10 * settings.lr
+    own = [p for p in task.criterion.own_parameters() if p.requires_grad]
+    names = {id(parameter) for parameter in own}
+    groups = [
+        _group("network", list(task.network.parameters()), settings.lr * settings.backbone_lr, settings.weight_decay),
+        _group(
+            "head", [p for p in task.criterion.parameters() if id(p) not in names], settings.lr, settings.weight_decay
+        ),
+        _group("centroids", own, centroid_lr, 0.0),
+    ]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
+        raise ValueError(
+            "optimizer: nothing is left to train: backbone_lr=0 freezes the network, and this loss has no parameters."
+        )
+    if settings.name == "adamw":
+        return torch.optim.AdamW(groups, betas=(settings.momentum, 0.999))
+    return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.nesterov)
+
+
+def _group(name: str, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> dict[str, Any]:
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    return {"params": trained, "lr": lr, "base_lr": lr, "weight_decay": weight_decay, "name": name}

@@ -1,0 +1,153 @@
+"""``RunFolder``: what a run leaves behind, each file whole or not there.
+
+``config.yaml``, ``environment.json``, ``log.jsonl`` (a line an epoch), ``summary.json``, ``curves.svg``,
+``weights.safetensors``, and the checkpoints ``last.pt`` and ``best.pt``.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ncmi.report.curves import read_rows
+from ncmi.tensor_files import read_tensors, save_checkpoint, write_atomically
+from ncmi.training.config import Config, make_config
+
+
+class RunFolder:
+    """The files of a run.
+
+    Args:
+        path: the folder; :meth:`create` makes it.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.environment = self.path / "environment.json"
+        self.log = self.path / "log.jsonl"
+        self.summary = self.path / "summary.json"
+        self.curves = self.path / "curves.svg"
+        self.weights = self.path / "weights.safetensors"
+        self.last = self.path / "checkpoints" / "last.pt"
+        self.best = self.path / "checkpoints" / "best.pt"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return self.config.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run here came to its end."""
+        return self.summary.is_file()
+
+    def create(self, config: Config, environment: dict[str, Any]) -> None:
+        """Start a run here; a folder that holds something is left alone."""
+        if self.exists:
+            state = "a finished run" if self.finished else "a run that can go on: add --resume"
+            raise FileExistsError(f"{self.path} holds {state}. Name another folder with --run, or remove this one.")
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise FileExistsError(f"{self.path} is not an empty folder. Name another one with --run.")
+        self.last.parent.mkdir(parents=True, exist_ok=True)
+        self.write_json(self.environment, {"started": environment, "resumed": []})
+        # The config comes last: it is what makes the folder a run.
+        text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+        write_atomically(self.config, lambda file: _write_text(file, text))
+
+    def resume(self, config: Config | None, environment: dict[str, Any]) -> Config:
+        """The config of the run here, which ``config`` must not contradict."""
+        own = self.read_config()
+        if config is not None:
+            differences = _differences(own.to_dict(), config.to_dict())
+            if differences:
+                raise ValueError(
+                    f"{self.path} was started with other settings: {'; '.join(differences)}. Go on with the run's own by "
+                    f"`ncmi train {self.path} --resume`, or start another run with --run."
+                )
+        record = self.read_json(self.environment)
+        record["resumed"].append(environment)
+        self.write_json(self.environment, record)
+        return own
+
+    def read_config(self) -> Config:
+        """The config of the run here."""
+        if not self.exists:
+            raise FileNotFoundError(f"{self.path} holds no run: there is no config.yaml in it. Check the path.")
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+            assert isinstance(values, dict)
+        except (yaml.YAMLError, UnicodeDecodeError, AssertionError) as error:
+            raise ValueError(f"{self.config} is damaged: it cannot be read as YAML.") from error
+        return make_config(values, owner=str(self.config))
+
+    def save_checkpoint(self, content: dict[str, Any], best: bool) -> None:
+        """Replace ``last``, and ``best`` too if this one is the best so far."""
+        save_checkpoint(self.last, content)
+        if best:
+            write_atomically(self.best, lambda file: _link(self.last, file))
+
+    def read_checkpoint(self, which: str = "last") -> dict[str, Any]:
+        """The content of the checkpoint ``last`` or ``best``; a damaged one is refused."""
+        path = self.last if which == "last" else self.best
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{self.path} has no checkpoint {path.name}. The run was stopped before it wrote one."
+            )
+        return read_tensors(path, owner=f"checkpoint: {path}")
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add an epoch's line to the log."""
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        return read_rows(self.log) if self.log.is_file() else []
+
+    def keep_epochs(self, epochs: int) -> list[dict[str, Any]]:
+        """The first ``epochs`` lines of the log; those after them, of work that is done again, are dropped."""
+        rows = [row for row in self.rows() if row["epoch"] <= epochs]
+        write_atomically(self.log, lambda file: _write_text(file, "".join(json.dumps(row) + "\n" for row in rows)))
+        return rows
+
+    def write_json(self, path: Path, content: Any) -> None:
+        """Write a file of the folder, whole or not at all."""
+        write_atomically(path, lambda file: _write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n"))
+
+    def read_json(self, path: Path) -> Any:
+        """The content of a file of the folder."""
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{path} is missing. Was the run stopped before its end? Add --resume.") from error
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: it cannot be read as JSON.") from error
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name for the same bytes where the file system can, else a copy; replacing one leaves the other alone."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _differences(own: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:
+    found = []
+    for key in own:
+        if isinstance(own[key], dict) and isinstance(other[key], dict) and key != "options":
+            found += _differences(own[key], other[key], f"{path}{key}.")
+        elif own[key] != other[key]:
+            found.append(f"{path}{key} was {own[key]!r} and is now {other[key]!r}")
+    return found

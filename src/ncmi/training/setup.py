@@ -1,0 +1,94 @@
+"""``Setup``: data and arithmetic of a run, without anything that learns."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from ncmi.data.loaders import Loader
+from ncmi.evaluation import Evaluation, LabelledFeatures, Validation, collect, evaluate, gather, validate
+from ncmi.training.build import Part, make_parts, make_task, make_test_loader
+from ncmi.training.config import Config
+from ncmi.training.processes import Processes
+from ncmi.training.task import Task
+
+PARTS = ("train", "validation", "test")
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Setup:
+    """What training and evaluation of a config share.
+
+    Args:
+        config: the run.
+        processes: who computes it, and where.
+    """
+
+    def __init__(self, config: Config, processes: Processes):
+        self.config, self.processes = config, processes
+        if config.engine.deterministic:
+            torch.use_deterministic_algorithms(True, warn_only=processes.device.type == "cuda")
+            # The mode would also fill every new tensor, which costs time; nothing here reads what was never written.
+            torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+        self.dtype = torch.float64 if config.engine.precision == "float64" else torch.float32
+        self.layout = torch.channels_last if config.engine.channels_last else torch.contiguous_format
+        self.parts = make_parts(config.data)
+
+    def make_task(self) -> Task:
+        """The config's task with random weights, on the device."""
+        task = make_task(self.config, self.parts).to(self.processes.device, self.dtype)
+        return task.to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
+
+    def loader(self, part: Part) -> Loader:
+        """A part in order, for evaluation."""
+        return make_test_loader(self.config, self.parts, part, self.processes)
+
+    def convert(self, images: Tensor) -> Tensor:
+        """Images in the type and memory layout of the network."""
+        return images.to(self.dtype, memory_format=self.layout)
+
+    def autocast(self) -> AbstractContextManager:
+        """The context of forward passes."""
+        dtype = _AUTOCAST.get(self.config.engine.precision)
+        return nullcontext() if dtype is None else torch.autocast(self.processes.device.type, dtype)
+
+    def own_features(self, task: Task, part: Part) -> LabelledFeatures:
+        """Features of this process's share of a part."""
+        with self.autocast():
+            return collect(_Converting(task.network, self), self.loader(part))
+
+    def validate(self, task: Task, part: Part) -> Validation:
+        """Loss, accuracy, information and the signs of collapse on a part."""
+        with self.autocast():
+            return validate(_Converting(task.network, self), task.criterion, self.loader(part))
+
+    def evaluate(self, task: Task) -> Evaluation | None:
+        """Every decision of the config on training, validation and test part: the one place that reads the test set.
+
+        Only the main process gets a result; the others have done their share of the features.
+        """
+        parts = {name: getattr(self.parts, name) for name in PARTS}
+        features = {
+            name: None if part is None else gather(self.own_features(task, part)) for name, part in parts.items()
+        }
+        if not self.processes.main:
+            return None
+        assert features["train"] is not None
+        return evaluate(
+            task.criterion.eval(),
+            features["train"],
+            features["validation"],
+            features["test"],
+            decisions=self.config.decisions,
+        )
+
+
+class _Converting(nn.Module):
+    """A network that takes images of any type and layout."""
+
+    def __init__(self, network: nn.Module, setup: Setup):
+        super().__init__()
+        self.network, self.convert = network, setup.convert
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(self.convert(images))

@@ -1,0 +1,244 @@
+"""The loop: golden losses, runs that were killed or stopped and go on to the same bits, and what a run leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from ncmi.tensor_files import read_tensors
+from ncmi.training.config import make_config
+from ncmi.training.loop import Stopped, train
+from ncmi.training.monitor import Diverged
+from ncmi.training.run_folder import RunFolder
+
+QUICK = {
+    "epochs": 2,
+    "batch_size": 64,
+    "data": {"name": "digits", "validation": 0.2, "crop": 1},
+    "model": {"name": "mlp", "options": {"hidden": [32, 16]}},
+    "schedule": {"name": "one-cycle"},
+    "decisions": ["own"],
+}
+
+# The loss of the first 20 steps on the digits, to seven digits as torch 2.13 computes them.
+GOLDEN = {}
+
+
+def start(folder, *overrides, values=QUICK, **settings):
+    return train(make_config(values, overrides), RunFolder(folder), quiet=True, **settings)
+
+
+def weights(folder):
+    return read_tensors(folder / "weights.safetensors", "test")
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def command(folder, *overrides):
+    """The command line, in a process of its own that can be killed."""
+    recipe = folder.parent / "recipe.yaml"
+    recipe.write_text(json.dumps(QUICK))  # JSON is YAML
+    return [sys.executable, "-m", "ncmi", "train", str(recipe), "--run", str(folder), "--set", *overrides]
+
+
+def test_a_run_leaves_everything_behind(tmp_path):
+    summary = start(tmp_path / "run", "trackers=[tensorboard]")
+    folder = RunFolder(tmp_path / "run")
+    names = {path.name for path in folder.path.iterdir()}
+    assert names == {
+        "config.yaml", "environment.json", "log.jsonl", "summary.json", "curves.svg", "weights.safetensors",
+        "checkpoints", "tensorboard",
+    }  # fmt: skip
+    assert {path.name for path in (folder.path / "checkpoints").iterdir()} == {"last.pt", "best.pt"}
+    assert folder.read_config() == make_config(QUICK, ["trackers=[tensorboard]"])
+    rows = folder.rows()
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert set(rows[0]) >= {
+        "lr", "train_loss", "train_accuracy", "validation_loss", "validation_top1", "validation_top5", "validation_cmi",
+        "validation_gamma", "validation_ncmi", "shared_classes", "decided_classes", "output_entropy", "seconds",
+    }  # fmt: skip
+    assert summary == folder.read_json(folder.summary)
+    assert summary["steps"] == 2 * (1150 // 64)
+    assert summary["last"] == rows[-1]
+    assert set(summary["evaluation"]["decisions"][0]["parts"]) == {"train", "validation", "test"}
+    assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
+
+
+def test_seeds_repeat_and_differ(tmp_path):
+    for name, override in {"a": "seed=0", "b": "seed=0", "c": "seed=1"}.items():
+        start(tmp_path / name, override)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("loss", ["ncmi", "ce"])
+@pytest.mark.parametrize("moment", ["checkpoint", "anywhere"])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, loss, moment):
+    overrides = [f"loss={loss}", "epochs=4", "engine.ema=0.9", "optimizer.clip_norm=1.0"]
+    start(tmp_path / "whole", *overrides)
+    folder = tmp_path / "killed"
+    last = folder / "checkpoints" / "last.pt"
+    # Saving all the time makes it likely that the kill hits the middle of a write.
+    saving = "checkpoint_minutes=1e-9" if moment == "anywhere" else "checkpoint_minutes=15"
+    process = subprocess.Popen(command(folder, *overrides, saving), stderr=subprocess.PIPE)
+    while not last.is_file():
+        assert process.poll() is None, process.stderr.read().decode()
+        time.sleep(0.01)
+    time.sleep(0.15 if moment == "anywhere" else 0.0)
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    assert not (folder / "summary.json").exists(), "it was too fast to be killed"
+    step = read_tensors(last, "test")["state"]["step"]
+    assert 0 < step < 4 * 17
+    start(folder, *overrides, saving, resume=True)
+    assert same(weights(folder), weights(tmp_path / "whole"))
+    timeless = [
+        [
+            {key: value for key, value in row.items() if key not in ("seconds", "images_per_second")}
+            for row in RunFolder(path).rows()
+        ]
+        for path in (folder, tmp_path / "whole")
+    ]
+    assert timeless[0] == timeless[1]
+    assert len(RunFolder(folder).read_json(folder / "environment.json")["resumed"]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_leave(tmp_path, number):
+    overrides = ["epochs=10"]
+    folder = tmp_path / "stopped"
+    process = subprocess.Popen(command(folder, *overrides), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (folder / "checkpoints" / "last.pt").is_file():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"and saved. Go on with `ncmi train {folder} --resume`." in errors
+    assert "Traceback" not in errors
+    start(folder, *overrides, resume=True)
+    start(tmp_path / "whole", *overrides)
+    assert same(weights(folder), weights(tmp_path / "whole"))
+
+
+def test_a_signal_in_this_process_is_a_stop(tmp_path, monkeypatch):
+    from ncmi.training import loop
+
+    def step_and_stop(run, batch, step=loop.step):
+        if run.state.step == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(run, batch)
+
+    monkeypatch.setattr(loop, "step", step_and_stop)
+    with pytest.raises(Stopped, match="stopped in epoch 2 after step 4 of 17") as stopped:
+        start(tmp_path / "run")
+    assert stopped.value.number == signal.SIGTERM
+    assert RunFolder(tmp_path / "run").read_checkpoint()["state"]["step"] == 21
+
+
+def test_divergence_ends_with_a_sentence_and_keeps_the_last_checkpoint(tmp_path):
+    with pytest.raises((Diverged, ValueError), match="diverged|must be finite"):
+        start(tmp_path / "run", "loss=ce", "optimizer.lr=1e9", "schedule=constant", "epochs=3")
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    start(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.raises(FileExistsError, match=r"holds a finished run. Name another folder with --run"):
+        start(tmp_path / "run")
+    assert start(tmp_path / "run", resume=True) == RunFolder(tmp_path / "run").read_json(
+        tmp_path / "run" / "summary.json"
+    )
+    assert same(before, weights(tmp_path / "run"))
+
+
+def test_an_unfinished_run_wants_resume_and_its_own_settings(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(make_config(QUICK), {})
+    with pytest.raises(FileExistsError, match="a run that can go on: add --resume"):
+        start(folder.path)
+    with pytest.raises(ValueError, match=r"other settings: optimizer.lr was 0.1 and is now 0.2"):
+        start(folder.path, "optimizer.lr=0.2", resume=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("precious")
+    with pytest.raises(FileExistsError, match="is not an empty folder"):
+        start(tmp_path / "full")
+    with pytest.raises(FileNotFoundError, match="holds no run to go on with"):
+        train(None, RunFolder(tmp_path / "none"), resume=True, quiet=True)
+
+
+def test_a_corrupted_checkpoint_is_refused(tmp_path):
+    start(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    folder.summary.unlink()
+    content = bytearray(folder.last.read_bytes())
+    content[len(content) // 2] ^= 1
+    folder.last.write_bytes(content)
+    with pytest.raises(ValueError, match=r"last.pt is damaged"):
+        start(folder.path, resume=True)
+    folder.last.write_bytes(content[:1000])
+    with pytest.raises(ValueError, match=r"last.pt is damaged"):
+        start(folder.path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["optimizer=adamw", "optimizer.lr=0.01"],
+        ["optimizer.nesterov=true", "schedule=step", "schedule.milestones=[1]", "schedule.warmup_epochs=0.5"],
+        ["optimizer.micro_batch=20"],
+        ["engine.precision=float64"],
+        ["engine.channels_last=true", "model=resnet8_slim", "data.train_size=256", "epochs=1"],
+        ["engine.ema=0.99"],
+        ["data.validation=0"],
+        ["engine.deterministic=false", "data.train_size=40"],
+        ["loss=ncmi", "loss.options.objective=theorem1"],
+        ["loss=ncmi", "loss.options.preset=released", "data.train_size=400"],
+        ["loss=ncmi", "loss.options.centroids_start=class_means"],
+    ],
+    ids=lambda overrides: overrides[-1],
+)
+def test_every_option_trains(tmp_path, overrides):
+    summary = start(tmp_path / "run", *overrides)
+    assert summary["last"]["train_loss"] > 0
+    for tensor in weights(tmp_path / "run").values():
+        assert bool(tensor.isfinite().all())
+
+
+def test_frozen_networks_keep_their_weights(tmp_path):
+    start(tmp_path / "first", "loss=ce")
+    start(
+        tmp_path / "second", f"model.init_from={tmp_path / 'first' / 'weights.safetensors'}", "optimizer.backbone_lr=0",
+        "loss.options.centroids_start=class_means", "seed=7",
+    )  # fmt: skip
+    first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
+    shared = [name for name in second if name.startswith("network.")]
+    assert shared
+    assert all(torch.equal(first[name], second[name]) for name in shared)
+    top1 = [
+        RunFolder(tmp_path / name).read_json(tmp_path / name / "summary.json")["evaluation"]["decisions"][0]["parts"][
+            "test"
+        ]["top1"]
+        for name in ("first", "second")
+    ]
+    assert top1[1] > top1[0] - 0.2
+
+
+def test_nothing_to_train_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="nothing is left to train"):
+        start(tmp_path / "run", "optimizer.backbone_lr=0", "loss.options.centroids=fixed")
+
+
+def test_more_samples_than_there_are_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="train_size=5000 is more than the 1150 training samples of digits"):
+        start(tmp_path / "run", "data.train_size=5000")

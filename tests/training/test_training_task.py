@@ -1,0 +1,213 @@
+"""Network and criterion as one module: frozen networks, micro-batches, averages, what is watched."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ncmi.criteria import create_criterion, list_criteria
+from ncmi.models import create_model
+from ncmi.training.average import WeightAverage
+from ncmi.training.monitor import CollapseMonitor, Diverged, check_finite, check_finite_weights, measure_batch
+from ncmi.training.task import Task
+
+C = 5
+
+
+def batch(seed=0, size=12):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, 3, 8, 8, generator=generator), torch.randint(C, (size,), generator=generator)
+
+
+def make(loss="ncmi", network="resnet8_slim", **settings):
+    torch.manual_seed(1)
+    body = create_model(network, **({"in_features": 192} if network == "mlp" else {}))
+    return Task(body, create_criterion(loss, C, body.num_features), **settings)
+
+
+def gradients(task, images, targets):
+    task.zero_grad()
+    loss, features = task(images, targets)
+    loss.backward()
+    return loss.detach(), features, [p.grad.clone() for p in task.parameters()]
+
+
+@pytest.mark.parametrize("objective", ["harmonic", "theorem1", "centroid", "released"])
+def test_micro_batches_are_the_whole_batch_for_every_objective(objective):
+    torch.manual_seed(1)
+    body = create_model("mlp", in_features=192, hidden=[16, 8]).double()
+    whole = Task(body, create_criterion("ncmi", C, 8, objective=objective).double())
+    parts = copy.deepcopy(whole)
+    parts.micro_batch = 5
+    images, targets = batch()
+    expected = gradients(whole, images.double(), targets)
+    found = gradients(parts, images.double(), targets)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    # A mean of the parts' losses is another number: the ratio must be formed once.
+    separate = [
+        parts.criterion.eval()(parts.network(x), y)
+        for x, y in zip(images.double().split(5), targets.split(5), strict=True)
+    ]
+    if objective in ("theorem1", "centroid"):
+        assert abs(float(sum(separate).detach() / len(separate) - expected[0])) > 1e-6
+
+
+def test_recomputed_parts_count_once_in_batch_statistics():
+    task = make(micro_batch=4)
+    images, targets = batch()
+    gradients(task, images, targets)
+    norm = task.network.bn1
+    assert int(norm.num_batches_tracked) == 3
+    expected = copy.deepcopy(make().network)
+    expected.train()
+    for part in images.split(4):
+        expected(part)
+    torch.testing.assert_close(norm.running_mean, expected.bn1.running_mean)
+    torch.testing.assert_close(norm.running_var, expected.bn1.running_var)
+
+
+def test_dropout_is_replayed_in_recomputed_parts():
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Dropout(0.5))
+    task = Task(body, create_criterion("ce", C, 8), micro_batch=4)
+    images, targets = batch()
+    torch.manual_seed(3)
+    _, _, found = gradients(task, images, targets)
+    torch.manual_seed(3)
+    features = torch.cat([body(part) for part in images.split(4)])
+    task.zero_grad()
+    task.criterion(features, targets).backward()
+    torch.testing.assert_close(found, [p.grad for p in task.parameters()])
+
+
+def test_a_frozen_network_neither_learns_nor_moves_its_statistics():
+    task = make(frozen=True)
+    before = copy.deepcopy(task.network.state_dict())
+    task.train()
+    loss, _ = task(*batch())
+    loss.backward()
+    assert not task.network.training
+    assert task.criterion.training
+    assert all(p.grad is None for p in task.network.parameters())
+    assert all(torch.equal(before[name], value) for name, value in task.network.state_dict().items())
+
+
+@pytest.mark.parametrize("name", [name for name in list_criteria() if name not in ("supcon", "cmic")])
+def test_every_criterion_trains_decides_and_is_measured(name):
+    task = make(name, network="mlp")
+    images, targets = batch()
+    loss, features, found = gradients(task, images, targets)
+    assert loss.ndim == 0
+    assert bool(loss.isfinite())
+    assert features.requires_grad is False
+    assert all(bool(gradient.isfinite().all()) for gradient in found)
+    measured = measure_batch(task.criterion, features, targets)
+    assert set(measured) == {"accuracy", "cmi", "gamma", "ncmi"}
+    assert task.criterion.training
+    assert task.criterion.scores(features).shape == (12, C)
+    own = {id(parameter) for parameter in task.criterion.own_parameters()}
+    assert own <= {id(parameter) for parameter in task.criterion.parameters()}
+
+
+def test_unknown_losses_and_options_are_refused():
+    with pytest.raises(ValueError, match=r"loss: name must be one of 'ncmi', 'ce'.*Did you mean 'ncmi'"):
+        create_criterion("nmci", C, 8)
+    with pytest.raises(ValueError, match=r"an option of 'ncmi' must be one of .*Did you mean 'temperature'"):
+        create_criterion("ncmi", C, 8, temprature=1)
+    with pytest.raises(ValueError, match="exponent belongs to objective 'harmonic'"):
+        create_criterion("ncmi", C, 8, objective="theorem1", exponent=3)
+
+
+def test_options_of_ncmi_reach_the_loss():
+    criterion = create_criterion(
+        "ncmi",
+        C,
+        8,
+        exponent=6,
+        temperature=0.3,
+        centroids="ema",
+        center="batch",
+        center_momentum=0.5,
+        simplex="softmax",
+    )
+    loss = criterion.loss
+    assert loss.objective.name == "harmonic(exponent=6)"
+    assert (loss.temperature, loss.simplex, loss.center.momentum) == (0.3, "softmax", 0.5)
+    assert type(loss.center).__name__ == "BatchCenter"
+    assert criterion.decision == "tracked means"
+    assert create_criterion("ncmi", C, 8, preset="released").decision == "fixed q"
+
+
+def test_class_means_start_is_asked_for_and_taken():
+    criterion = create_criterion("ncmi", 2, 4, centroids_start="class_means")
+    assert criterion.needs_start
+    features, targets = torch.randn(8, 4), torch.arange(8) % 2
+    criterion.start(features, targets)
+    assert bool(criterion.scores(features).isfinite().all())
+    assert not create_criterion("ncmi", 2, 4).needs_start
+    assert not create_criterion("ce", 2, 4).needs_start
+
+
+def test_the_average_follows_as_its_formula_says():
+    module = nn.BatchNorm1d(2)
+    average = WeightAverage(module, 0.5)
+    expected = module.weight.detach().clone()
+    for step in range(4):
+        with torch.no_grad():
+            module.weight.add_(1.0)
+            module.num_batches_tracked.add_(1)
+        average.update(module)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * module.weight.detach()
+    torch.testing.assert_close(average.module.weight, expected)
+    assert int(average.module.num_batches_tracked) == 4
+    assert not average.module.weight.requires_grad
+    other = WeightAverage(nn.BatchNorm1d(2), 0.5)
+    other.load_state_dict(average.state_dict())
+    assert other.updates == 4
+    torch.testing.assert_close(other.module.weight, expected)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_stops_the_run(value):
+    check_finite(1.0, 1, 1)
+    with pytest.raises(Diverged, match=r"the loss is .* in epoch 3, step 120. Lower optimizer.lr"):
+        check_finite(value, 3, 120)
+
+
+def test_weights_that_are_not_finite_are_not_saved():
+    layer = nn.Linear(2, 2)
+    check_finite_weights(layer, 1)
+    with torch.no_grad():
+        layer.bias[0] = math.nan
+    with pytest.raises(Diverged, match="bias is not finite in epoch 2"):
+        check_finite_weights(layer, 2)
+
+
+def rows(*shared):
+    return [
+        {"epoch": epoch, "shared_classes": count, "decided_classes": 3.0, "output_entropy": 0.9}
+        for epoch, count in enumerate(shared, start=1)
+    ]
+
+
+def warned(monitor, shared):
+    return [row["epoch"] for row in rows(*shared) if monitor.look(row) is not None]
+
+
+def test_the_monitor_is_silent_in_a_healthy_run():
+    assert warned(CollapseMonitor(10, 100), [80, 40, 10, 4, 2, 1, 0, 0, 0, 0]) == []
+
+
+def test_the_monitor_warns_when_classes_stay_merged():
+    assert warned(CollapseMonitor(10, 100), [90, 80, 70, 70, 75, 70, 70, 70, 70, 70]) == [3]
+
+
+def test_the_monitor_warns_when_classes_merge_again_and_repeats_only_what_is_worse():
+    assert warned(CollapseMonitor(10, 100), [2, 0, 3, 4, 5, 6, 20, 21, 30, 60]) == [3, 6, 7, 10]
+
+
+def test_the_monitor_needs_a_validation_part():
+    assert CollapseMonitor(10, 100).look({"epoch": 3}) is None
