@@ -1,4 +1,4 @@
-# make demo: a first look on real data.   make test: every test.   make bench: the head's speed and memory.
+# make demo: a first look on real data.   make test: every test.   make bench: speed and memory.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,6 +27,7 @@ check: $(READY)
 
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.head
+	$(BIN)/python -m benchmarks.loop
 	$(BIN)/python -m benchmarks.table README.md
 
 clean:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import RESULTS
+from benchmarks import LOOP_RESULTS, RESULTS
 from benchmarks.head import BARS, Shape
 
 START, END = "<!-- benchmark:start -->", "<!-- benchmark:end -->"
@@ -62,6 +62,23 @@ def goals(rows: list[dict[str, Any]]) -> list[str]:
     return [*sentences, f"Missed: {'; '.join(missed)}."] if missed else sentences
 
 
+def loop_sentence(rows: list[dict[str, Any]]) -> str:
+    """What share of the bare speed the whole training loop reaches."""
+    if not rows:
+        return "The training loop was not measured yet."
+    shares = "; ".join(
+        f"{row['loss']} {100 * row['ratio']:.1f} % ({row['loop_images_per_second']:.0f} of {row['bare_images_per_second']:.0f} "
+        "images/s)"
+        for row in rows
+    )
+    about = rows[0]
+    return (
+        f"The training loop of `{about['recipe']}` ({about['network']}), with loading, augmentation and measures, as a share "
+        f"of the bare forward, backward and step on data in memory, {about['threads']} threads: {shares}. Measured on "
+        f"{about['date'][:10]} by `python -m benchmarks.loop`."
+    )
+
+
 def _cell(row: dict[str, Any]) -> str:
     if row["median_ms"] is None:
         return "does not fit"
@@ -89,9 +106,11 @@ def main() -> None:
     parser.add_argument("document", type=Path, help="file with the markers, such as README.md")
     parser.add_argument("--check", action="store_true", help="only say whether the block is in step")
     parser.add_argument("--rows", type=Path, default=RESULTS, help="file of rows that benchmarks.head wrote")
+    parser.add_argument("--loop-rows", type=Path, default=LOOP_RESULTS, help="file of rows that benchmarks.loop wrote")
     options = parser.parse_args()
     text = options.document.read_text(encoding="utf-8")
-    wanted = replace_block(text, render(newest_run(options.rows)))
+    block = f"{render(newest_run(options.rows))}\n\n{loop_sentence(newest_run(options.loop_rows))}"
+    wanted = replace_block(text, block)
     if wanted == text:
         return
     if options.check:

@@ -89,3 +89,16 @@ def test_a_document_without_markers_gets_a_sentence(tmp_path: Path):
     finished = run("benchmarks.table", document)
     assert finished.returncode == 1
     assert "benchmark:start" in finished.stderr
+
+
+def test_the_loop_is_measured_and_told_in_a_sentence(quick: tuple[str, Path], tmp_path: Path):
+    rows = tmp_path / "loop.jsonl"
+    finished = run("benchmarks.loop", "--recipe", "digits", "--rounds", 1, "--steps", 2, "--threads", 1, "--out", rows)
+    assert finished.returncode == 0, finished.stderr
+    found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    assert [row["loss"] for row in found] == ["ce", "ncmi"]
+    assert all(row["ratio"] > 0 and row["recipe"] == "digits" and row["commit"] for row in found)
+    document = tmp_path / "page.md"
+    document.write_text("<!-- benchmark:start -->\n<!-- benchmark:end -->\n", encoding="utf-8")
+    assert run("benchmarks.table", document, "--rows", quick[1], "--loop-rows", rows).returncode == 0
+    assert "The training loop of `digits` (mlp)" in document.read_text(encoding="utf-8")

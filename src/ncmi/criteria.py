@@ -29,6 +29,8 @@ class Criterion(nn.Module):
     num_features: int
     decision: str
     """Name of the decision in tables: ``"learned q"``, ``"head"``."""
+    headline: str = "own"
+    """The decision that the loss is judged by: its own, or ``"linear probe"`` for a loss that has none."""
     probabilities_need_temperature: bool
     """Whether scores are divergences, whose softmax needs a fitted temperature, rather than logits."""
 

@@ -1,17 +1,15 @@
 """``load_weights``: published and own weights into a network, without unpickling anything but tensors."""
 
-import pickle
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ncmi.models.wrap import Wrapped
+from ncmi.tensor_files import read_tensors
 
 _HEADS = ("fc", "linear", "head", "classifier")
 _SHOWN = 3
@@ -33,6 +31,7 @@ def load_weights(model: nn.Module, path: str | Path, prefix: str | None = None) 
             needed only for a file with several networks, as student and teacher.
 
     >>> import tempfile
+    >>> import torch
     >>> from ncmi.models import create_model
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     torch.save(create_model("resnet8_slim", num_classes=10).state_dict(), f"{folder}/weights.pt")
@@ -44,7 +43,7 @@ def load_weights(model: nn.Module, path: str | Path, prefix: str | None = None) 
     if isinstance(model, Wrapped):
         model = model.body
     own = model.state_dict()
-    found = _without_prefix(owner, dict(_flat(_read(owner, path))), own, prefix)
+    found = _without_prefix(owner, dict(_flat(read_tensors(path, owner))), own, prefix)
     heads = _head_names(model)
     own_head, found_head = _under(own, heads), _under(found, heads)
     _check_backbone(owner, found.keys() - found_head, own, own_head)
@@ -68,46 +67,6 @@ def load_weights(model: nn.Module, path: str | Path, prefix: str | None = None) 
         warnings.warn(f"{owner}: the head of {_title(model)} stays as it was, because {reason}.", stacklevel=2)
     model.load_state_dict({name: tensor for name, tensor in found.items() if name not in found_head}, strict=False)
     return found_head
-
-
-def _read(owner: str, path: Path) -> Any:
-    if not path.is_file():
-        raise FileNotFoundError(f"{owner} is not a file. Check the path.")
-    if path.suffix == ".safetensors":
-        return _read_safetensors(owner, path)
-    with path.open("rb") as file:
-        try:
-            if zipfile.is_zipfile(file):
-                _check_sums(file)
-            file.seek(0)
-            return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged pickle fails in a dozen ways
-            if isinstance(error, pickle.UnpicklingError) and "Unsupported global" in str(error):
-                raise ValueError(
-                    f"{owner} is damaged, or holds Python objects besides tensors; loading those could run foreign code. "
-                    "Where you trust its origin, load it yourself and save its state_dict() alone."
-                ) from error
-            raise ValueError(f"{owner} is damaged, or not a file of weights. Fetch or save it again.") from error
-
-
-def _check_sums(file: IO[bytes]) -> None:
-    """Every part of the archive has the checksum it was written with; torch does not look."""
-    with zipfile.ZipFile(file) as archive:
-        bad = archive.testzip()
-    if bad is not None:
-        raise ValueError(f"{bad} has another checksum")
-
-
-def _read_safetensors(owner: str, path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors import SafetensorError  # pyright: ignore[reportMissingImports]
-        from safetensors.torch import load_file  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ImportError(f"{owner} needs the package safetensors: `pip install safetensors`.") from error
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{owner} is damaged, or not a file of weights ({error}). Fetch or save it again.") from error
 
 
 def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

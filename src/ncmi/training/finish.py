@@ -18,8 +18,8 @@ def finish(run: Run, title: str, say: Callable[[str], None]) -> dict[str, Any]:
     task = run.evaluated()
     evaluation = run.setup.evaluate(task)
     if evaluation is not None:
-        draw_curves(run.folder.rows(), run.folder.curves, title=title)
         save_safetensors(run.folder.weights, task.state_dict(), {"loss": run.config.loss.name})
+        draw_curves(run.folder.rows(), run.folder.curves, title=title)
         run.folder.write_json(run.folder.summary, _summary(run) | {"evaluation": evaluation.to_dict()})
         say(evaluation.table())
         seconds = run.state.seconds / run.config.epochs
@@ -32,6 +32,7 @@ def _summary(run: Run) -> dict[str, Any]:
     config, state = run.config, run.state
     return {
         "title": {"data": config.data.name, "model": config.model.name, "loss": config.loss.name, "seed": config.seed},
+        "headline": run.task.criterion.headline,
         "scale": config.scale,
         "epochs": config.epochs,
         "steps": state.step,

@@ -17,7 +17,7 @@ from ncmi.training.progress import Progress
 from ncmi.training.run import Run
 from ncmi.training.run_folder import RunFolder
 from ncmi.training.setup import Setup
-from ncmi.training.trackers import make_trackers
+from ncmi.training.trackers import Trackers, make_trackers
 
 _MEASURE_EVERY = 20  # steps between two looks at accuracy and NCMI of a training batch, or ten looks in a short epoch
 _AGREE_EVERY = 16  # steps between two questions to the other processes whether to stop or save
@@ -118,7 +118,7 @@ def step(run: Run, batch: Batch) -> tuple[float, Tensor]:
     return value, features
 
 
-def end_epoch(run: Run) -> dict[str, Any]:
+def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
     """The epoch's row: validated, logged, saved, in this order, so that a line without its checkpoint is written again."""
     state, steps = run.state, len(run.batches)
     row: dict[str, Any] = {
@@ -144,6 +144,7 @@ def end_epoch(run: Run) -> dict[str, Any]:
     state.loss, state.accuracy, state.measured, state.epoch_seconds = 0.0, 0.0, 0, 0.0
     if run.processes.main:
         run.folder.append(row)
+        trackers.log(state.step, {key: value for key, value in row.items() if isinstance(value, int | float)})
     run.save(best)
     return row
 

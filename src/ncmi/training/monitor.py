@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ncmi.criteria import Criterion
-from ncmi.functional import class_statistics, ncmi
+from ncmi.distributed import sum_over_ranks
+from ncmi.functional import ClassStatistics, class_statistics, ncmi
 
 # Up to the middle of a run, at its largest learning rates, many classes of a healthy network still share a decision.
 _EARLY = 0.5
@@ -39,13 +40,16 @@ def check_finite_weights(module: nn.Module, epoch: int) -> None:
 
 @torch.no_grad()
 def measure_batch(criterion: Criterion, features: Tensor, targets: Tensor) -> dict[str, float]:
-    """Accuracy, CMI, Γ and NCMI of a training batch, for the progress bar."""
+    """Accuracy, CMI, Γ and NCMI of a training batch, that of all ranks together; every rank must call it."""
     criterion.eval()
-    accuracy = (criterion.scores(features).argmax(dim=1) == targets).float().mean()
-    terms = ncmi(class_statistics(criterion.points(features), targets, criterion.num_classes))
+    right = (criterion.scores(features).argmax(dim=1) == targets).sum()
+    statistics = class_statistics(criterion.points(features), targets, criterion.num_classes)
+    right, *sums = sum_over_ranks(right.to(statistics.counts.dtype), *statistics)
+    terms = ncmi(ClassStatistics(*sums))
     criterion.train()
     cmi, gamma = float(terms.cmi), float(terms.gamma)
-    return {"accuracy": float(accuracy), "cmi": cmi, "gamma": gamma, "ncmi": cmi / gamma if gamma > 0 else math.nan}
+    accuracy = float(right / sums[0].sum())
+    return {"accuracy": accuracy, "cmi": cmi, "gamma": gamma, "ncmi": cmi / gamma if gamma > 0 else math.nan}
 
 
 class CollapseMonitor:

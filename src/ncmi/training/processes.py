@@ -47,13 +47,16 @@ class Processes:
 
 @contextmanager
 def join_processes(device: str | None = None) -> Iterator[Processes]:
-    """This process as part of what ``torchrun`` started, or alone.
+    """This process as part of what ``torchrun`` started or of the process group it is in already, or alone.
 
     Args:
         device: as torch names it; by default a CUDA device for each process if there is one, else the CPU.
     """
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if dist.is_available() and dist.is_initialized():  # the caller's own group: it is used, and left to the caller
+        yield Processes(dist.get_rank(), dist.get_world_size(), place)
+        return
     if size == 1:
         yield Processes(0, 1, place)
         return

@@ -1,0 +1,84 @@
+"""Calibration: whether a decision with confidence 0.8 is right eight times in ten.
+
+Shapes: N samples, C classes.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics.functional.classification import binary_calibration_error
+
+from ncmi.checks import check_targets
+from ncmi.evaluation.scores import places
+
+BINS = 15  # Guo et al. 2017, and usual since
+
+
+class Reliability(NamedTuple):
+    """Mean confidence, accuracy and count of the samples in each bin, (bins,) each; the means of an empty bin are NaN."""
+
+    confidence: Tensor
+    accuracy: Tensor
+    count: Tensor
+
+
+def calibration_error(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> float:
+    r"""Expected calibration error :math:`\sum_b \frac{n_b}N\,|\mathrm{accuracy}_b - \mathrm{confidence}_b|` (Guo et al. 2017).
+
+    The confidence of a sample is its largest probability; bins are of equal width.
+
+    Args:
+        probabilities: (N, C), rows that sum to one.
+        targets: class indices (N,).
+        bins: number of bins.
+
+    >>> calibration_error(torch.tensor([[0.75, 0.25]]).repeat(4, 1).double(), torch.tensor([0, 0, 0, 1]))
+    0.0
+    """
+    return confidence_error(*_confidence("calibration_error", probabilities, targets, bins), bins)
+
+
+def confidence_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error of confidences (N,) in [0, 1] of decisions that are ``right`` (N,) or not."""
+    # torchmetrics takes a number above 1, even by a rounding, as the sign of logits and puts a sigmoid over all.
+    return binary_calibration_error(confidence.double().clamp_max(1.0), right.long(), n_bins=bins).item()
+
+
+def reliability(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> Reliability:
+    """Confidence, accuracy and count of each of ``bins`` equal bins, as in :func:`calibration_error`: a reliability diagram.
+
+    >>> reliability(torch.tensor([[0.75, 0.25]]).repeat(4, 1), torch.tensor([0, 0, 0, 1]), bins=2).accuracy
+    tensor([  nan, 0.7500], dtype=torch.float64)
+    """
+    confidence, right = _confidence("reliability", probabilities, targets, bins)
+    confidence = confidence.double().clamp_max(1.0)
+    edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=confidence.device)
+    # A confidence on an edge belongs to the upper bin, as in torchmetrics; 1 to the last.
+    index = (torch.bucketize(confidence, edges, right=True) - 1).clamp_max(bins - 1)
+    count = index.bincount(minlength=bins)
+    means = [index.bincount(weights, minlength=bins) / count for weights in (confidence, right.double())]
+    return Reliability(means[0], means[1], count)
+
+
+def _confidence(owner: str, probabilities: Tensor, targets: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """Largest probability (N,), and whether its class is the right one (N,)."""
+    if bins < 1:
+        raise ValueError(f"{owner}: bins must be at least 1; got {bins}. 15 is usual.")
+    if probabilities.ndim != 2 or not len(probabilities):
+        raise ValueError(
+            f"{owner}: probabilities must have shape (N, C) with at least one row; got {tuple(probabilities.shape)}."
+        )
+    sums = probabilities.double().sum(dim=1)
+    if bool((probabilities < 0).any()) or not bool(((sums - 1).abs() < 1e-3).all()):
+        raise ValueError(
+            f"{owner}: probabilities must be non-negative rows that sum to one; got sums of {float(sums.min()):.4g} … "
+            f"{float(sums.max()):.4g}. For scores pass scores.softmax(1)."
+        )
+    if targets.is_floating_point():
+        raise TypeError(f"{owner}: targets must be class indices (N,); got soft labels. Pass targets.argmax(1).")
+    if check_targets(owner, targets, len(probabilities), probabilities.shape[1], -100):
+        raise ValueError(
+            f"{owner}: targets must be class indices; some are -100. Leave those rows out of both arguments."
+        )
+    return probabilities.amax(dim=1), places(probabilities, targets.long()) == 0

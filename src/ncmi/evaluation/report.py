@@ -1,0 +1,133 @@
+"""``evaluate``: every decision on every part of the data, from features.
+
+Shapes: N samples, B of a piece, C classes, D feature width.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ncmi.checks import choose
+from ncmi.data.splits import stratified_subset
+from ncmi.evaluation.calibration import confidence_error
+from ncmi.evaluation.decisions import DECISIONS, Decision, Fitting
+from ncmi.evaluation.features import LabelledFeatures
+from ncmi.evaluation.information import CHUNK, class_sums, terms
+from ncmi.evaluation.protocol import Criterion, as_module, device_of
+from ncmi.evaluation.records import DecisionResult, Evaluation, Information, Score
+from ncmi.evaluation.scores import TOP, check_scores, places
+from ncmi.evaluation.temperature import fit_temperature
+from ncmi.heads.inputs import frozen, labelled
+
+_TEMPERATURE_NUMBERS = 2**26  # scores N·C that a temperature is fitted on
+
+
+@torch.no_grad()
+def evaluate(
+    criterion: Criterion,
+    train: LabelledFeatures,
+    validation: LabelledFeatures | None = None,
+    test: LabelledFeatures | None = None,
+    *,
+    decisions: Sequence[str] = tuple(DECISIONS),
+    seed: int = 0,
+) -> Evaluation:
+    """Accuracy, likelihood and calibration of each decision on each part, and the parts' CMI, Γ and NCMI.
+
+    Decisions are fitted on the training features alone: ``"own"`` (what the criterion was trained with), ``"class means"``
+    (nearest class mean under the criterion's map), ``"linear probe"`` and ``"knn"``. Divergences become probabilities with a
+    temperature fitted on the validation part, or, without one, on the training part; the note says which. Logits and votes
+    need none. Nothing is communicated: under a process group call it on one rank, with gathered features.
+
+    Args:
+        criterion: decides, and maps features to the simplex; it runs in evaluation mode and gets its mode back.
+        train: features of the training set, without augmentation.
+        validation: features held out from training.
+        test: features of the test set.
+        decisions: which decisions, by name.
+        seed: of the probe's held-out part, and of subsets of very large sets.
+    """
+    for name in decisions:
+        choose("evaluate", "a decision", name, DECISIONS)
+    given = {"train": train, "validation": validation, "test": test}
+    parts = {name: _checked(name, part, criterion) for name, part in given.items() if part is not None}
+    with frozen(as_module(criterion)):
+        statistics = {name: class_sums(criterion, part).statistics for name, part in parts.items()}
+        fitting = Fitting(criterion, parts["train"], statistics["train"], seed)
+        rows = tuple(_decide(name, fitting, parts) for name in dict.fromkeys(decisions))
+    information = {}
+    for name, part in parts.items():
+        cmi, gamma, ratio = terms(statistics[name])
+        information[name] = Information(len(part), cmi, gamma, _finite(ratio))
+    return Evaluation(criterion.num_classes, criterion.num_features, seed, rows, information)
+
+
+def _checked(name: str, part: LabelledFeatures, criterion: Criterion) -> LabelledFeatures:
+    owner = f"evaluate, {name} part"
+    features, targets = labelled(owner, part.features, part.targets, criterion.num_features, criterion.num_classes)
+    return LabelledFeatures(features, targets)
+
+
+def _decide(name: str, fitting: Fitting, parts: dict[str, LabelledFeatures]) -> DecisionResult:
+    start = time.perf_counter()
+    decision = DECISIONS[name](fitting)
+    device = device_of(fitting.criterion)
+    notes = [decision.note] if decision.note else []
+    temperature = 1.0
+    if decision.needs_temperature:
+        fitted_on = "validation" if "validation" in parts else "train"
+        temperature, note = _temperature(decision, parts[fitted_on], fitting)
+        notes.append(f"temperature fitted on the {fitted_on} part{note}")
+    results = {}
+    for part_name, part in parts.items():
+        if part_name == "train" and decision.training_scores is not None:
+            pieces = decision.training_scores()
+        else:
+            pieces = _scored(decision, part, device)
+        results[part_name] = _score(pieces, fitting.criterion.num_classes, temperature)
+    return DecisionResult(name, decision.source, time.perf_counter() - start, "; ".join(notes), results)
+
+
+def _scored(decision: Decision, part: LabelledFeatures, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores and classes of a part, piece by piece: all scores of a large set, N·C numbers, may not fit in memory."""
+    for features, targets in part.chunks(CHUNK):
+        yield decision.scores(features.to(device)), targets.to(device)
+
+
+def _temperature(decision: Decision, part: LabelledFeatures, fitting: Fitting) -> tuple[float, str]:
+    """The temperature of the decision's scores, and what is to be said of it."""
+    notes = []
+    most = max(1, _TEMPERATURE_NUMBERS // fitting.criterion.num_classes)
+    if len(part) > most:
+        notes.append(f" ({most} of {len(part)} samples)")
+        part = part.rows(stratified_subset(part.targets, most, fitting.seed))
+    scores, targets = zip(*_scored(decision, part, device_of(fitting.criterion)), strict=True)
+    temperature, problem = fit_temperature(torch.cat(scores), torch.cat(targets))
+    if problem:
+        notes.append(f", where {problem}")
+    return temperature, "".join(notes)
+
+
+def _score(pieces: Iterable[tuple[Tensor, Tensor]], num_classes: int, temperature: float) -> Score:
+    likelihood, place, confidence = [], [], []
+    for scores, targets in pieces:
+        check_scores("evaluate", scores, len(targets), num_classes)
+        log_probs = (scores.double() / temperature).log_softmax(dim=1)
+        likelihood.append(log_probs.gather(1, targets.unsqueeze(1)).squeeze(1))
+        confidence.append(log_probs.amax(dim=1).exp())
+        place.append(places(scores, targets))
+    ahead = torch.cat(place)
+    return Score(
+        n=len(ahead),
+        top1=(ahead < 1).double().mean().item(),
+        top5=(ahead < TOP).double().mean().item(),
+        nll=_finite(-torch.cat(likelihood).mean().item()),
+        ece=confidence_error(torch.cat(confidence), ahead < 1),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Reports: they read the files of run folders, never a live model."""
