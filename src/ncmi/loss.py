@@ -34,6 +34,10 @@ from ncmi.presets import preset_arguments
 from ncmi.weighting import WeightedTargets, Weighting
 
 
+class NoSeparation(ValueError):
+    """A batch on which a ratio of means has no value: one class only, or outputs that are all the same."""
+
+
 class NCMILoss(nn.Module):
     r"""Normalized conditional mutual information of a batch, in place of ``nn.CrossEntropyLoss``.
 
@@ -243,7 +247,7 @@ class NCMILoss(nn.Module):
             reason = (
                 "all its outputs are the same distribution" if present > 1 else "it holds samples of one class only"
             )
-            raise ValueError(
+            raise NoSeparation(
                 f"NCMILoss: a ratio of means needs samples of two or more classes with different outputs in the batch, but "
                 f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which needs no pairs."
             )

@@ -55,7 +55,7 @@ def command(folder, *overrides):
     """The command line, in a process of its own that can be killed."""
     recipe = folder.parent / "recipe.yaml"
     recipe.write_text(json.dumps(QUICK))  # JSON is YAML
-    return [sys.executable, "-m", "ncmi", "train", str(recipe), "--run", str(folder), "--set", *overrides]
+    return [sys.executable, "-m", "ncmi", "train", str(recipe), "--run-folder", str(folder), "--set", *overrides]
 
 
 def test_a_run_leaves_everything_behind(tmp_path):
@@ -179,7 +179,7 @@ def test_divergence_ends_with_a_sentence_and_keeps_the_last_checkpoint(tmp_path)
 def test_a_finished_run_is_left_alone(tmp_path):
     start(tmp_path / "run")
     before = weights(tmp_path / "run")
-    with pytest.raises(FileExistsError, match=r"holds a finished run. Name another folder with --run"):
+    with pytest.raises(FileExistsError, match=r"holds a finished run. Name another folder with --run-folder"):
         start(tmp_path / "run")
     assert start(tmp_path / "run", resume=True) == RunFolder(tmp_path / "run").read_json(
         tmp_path / "run" / "summary.json"
@@ -228,6 +228,9 @@ def test_a_corrupted_checkpoint_is_refused(tmp_path):
         ["data.validation=0"],
         ["engine.deterministic=false", "data.train_size=40"],
         ["loss=ncmi", "loss.options.objective=theorem1"],
+        ["loss=supcon", "model=resnet8_slim", "data.train_size=128", "engine.channels_last=true", "epochs=1"],
+        ["loss=cmic"],
+        ["loss=contrastive-center"],
         ["loss=ncmi", "loss.options.preset=released", "data.train_size=400"],
         ["loss=ncmi", "loss.options.centroids_start=class_means"],
     ],

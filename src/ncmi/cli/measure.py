@@ -41,44 +41,36 @@ def add_arguments(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     """Print the measurement."""
-    from dataclasses import asdict
-
-    from ncmi.evaluation import measure, read_features
-
     if (arguments.features is None) == (arguments.model is None):
         raise ValueError("name either --features FILE, or --model NAME with --weights FILE and --data NAME.")
+    from ncmi.evaluation import measure, read_features
+
     head_accuracy = None
     if arguments.features is not None:
-        keys = arguments.features_key, arguments.targets_key
-        files = [file for file in (arguments.features, arguments.test_features) if file is not None]
-        parts = {name: read_features(file, *keys) for name, file in zip(("train", "test"), files, strict=False)}
-        names = files
+        names = [file for file in (arguments.features, arguments.test_features) if file is not None]
+        parts = [read_features(file, arguments.features_key, arguments.targets_key) for file in names]
     else:
-        parts, head_accuracy = _network_features(arguments)
-        names = list(parts)
-    measured = measure(
-        *parts.values(), simplex=arguments.simplex, temperature=arguments.temperature, center=arguments.center
-    )
+        names, parts, head_accuracy = _network_features(arguments)
+    settings = {name: getattr(arguments, name) for name in ("simplex", "temperature", "center")}
+    measured = [measure(part, *(parts[:1] if place else ()), **settings) for place, part in enumerate(parts)]
     if arguments.json:
-        print(json.dumps(asdict(measured) | {"head_accuracy": head_accuracy}))
+        rows = [{"name": name, **measurement._asdict()} for name, measurement in zip(names, measured, strict=True)]
+        print(json.dumps({"measured": rows, "head_accuracy": head_accuracy}))
         return 0
-    results = [(measured.train, measured.train_accuracy), (measured.test, measured.test_accuracy)]
-    for name, (information, accuracy) in zip(names, results, strict=False):
-        assert information is not None
-        ratio = "undefined (Γ is 0)" if information.ncmi is None else f"{information.ncmi:.6g}"
+    for name, measurement in zip(names, measured, strict=True):
+        ratio = "undefined (Γ is 0)" if measurement.ncmi is None else f"{measurement.ncmi:.6g}"
         print(
-            f"{name}: {information.n} samples, CMI {information.cmi:.6g}, Γ {information.gamma:.6g}, NCMI {ratio}, "
-            f"nearest class mean {100 * accuracy:.2f} %"
+            f"{name}: {measurement.samples} samples, CMI {measurement.cmi:.6g}, Γ {measurement.gamma:.6g}, NCMI {ratio}, "
+            f"nearest class mean {100 * measurement.centroid_accuracy:.2f} %"
         )
-    if len(parts) == 1:
-        print("The class means are those of these samples.")
+    print(f"Centre and class means are those of {names[0]}.")
     if head_accuracy is not None:
         print(f"{names[-1]}: the network's own head {100 * head_accuracy:.2f} %")
     return 0
 
 
-def _network_features(arguments: Any) -> tuple[dict[str, Any], float | None]:
-    """Features of a data set's parts, and the accuracy of the network's own head if the weights brought one."""
+def _network_features(arguments: Any) -> tuple[list[str], list[Any], float | None]:
+    """A data set's parts by name, their features, and the accuracy of the network's own head if the weights have one."""
     from ncmi.checks import choose
     from ncmi.data import STATISTICS, CenterCrop, FolderLoader, FolderSet, Normalize, TensorLoader, load_data
     from ncmi.evaluation import collect
@@ -94,22 +86,21 @@ def _network_features(arguments: Any) -> tuple[dict[str, Any], float | None]:
     normalize = Normalize(*(STATISTICS[arguments.statistics] if arguments.statistics else data.statistics))
     network = create_model(arguments.model, **arguments.model_options)
     has_head = bool(load_weights(network, arguments.weights))
-    parts = {}
+    names, parts = ["train", "test"] if arguments.part == "both" else [arguments.part], []
     with join_processes(arguments.device) as processes:
         network.to(processes.device)
-        for name in ("train", "test") if arguments.part == "both" else (arguments.part,):
+        for name in names:
             part = data.train if name == "train" else data.test
             if isinstance(part, FolderSet):
                 crop = CenterCrop(arguments.resolution)
                 loader: Any = FolderLoader(part, crop, normalize, 256, shuffle=False, device=processes.device)
             else:
                 loader = TensorLoader(part, normalize, 500, shuffle=False, device=processes.device)
-            parts[name] = collect(network, loader)
+            parts.append(collect(network, loader))
     if not has_head:
-        return parts, None
+        return names, parts, None
     whole = create_model(arguments.model, num_classes=data.num_classes, **arguments.model_options)
     if load_weights(whole, arguments.weights):
-        return parts, None
-    last = list(parts.values())[-1]
-    decided = whole.get_classifier()(last.features).argmax(dim=1)  # pyright: ignore[reportCallIssue]
-    return parts, float((decided == last.targets).float().mean())
+        return names, parts, None
+    decided = whole.get_classifier()(parts[-1].features).argmax(dim=1)  # pyright: ignore[reportCallIssue]
+    return names, parts, float((decided == parts[-1].targets).float().mean())

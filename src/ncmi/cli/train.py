@@ -21,7 +21,9 @@ def add_arguments(parser: Any) -> None:
         metavar="KEY=VALUE",
         help="override settings: loss=ce optimizer.lr=0.1",
     )
-    parser.add_argument("--run", type=str, help="the run folder (by default runs/<recipe>-<loss>-seed<seed>)")
+    parser.add_argument(
+        "--run-folder", type=str, help="where the run leaves its files (by default runs/<recipe>-<loss>-seed<seed>)"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the run folder's last checkpoint")
     parser.add_argument("--init-from", type=str, help="weights to start from: ours, torchvision's or timm's")
     parser.add_argument("--device", type=str, help="such as cpu or cuda:1 (by default a GPU if there is one)")
@@ -39,11 +41,11 @@ def run(arguments: Any) -> int:
     overrides = [override for group in arguments.set for override in group]
     if arguments.init_from is not None:
         overrides.append(f"model.init_from={arguments.init_from}")
-    folder, config = arguments.run, None
+    folder, config = arguments.run_folder, None
     if (Path(arguments.recipe) / "config.yaml").is_file():
         if overrides or folder or not arguments.resume:
             raise ValueError(
-                f"{arguments.recipe} is a run folder. It goes on with --resume, and without --set and --run."
+                f"{arguments.recipe} is a run folder. It goes on with --resume, and without --set and --run-folder."
             )
         folder = arguments.recipe
     else:

@@ -12,12 +12,14 @@ from ncmi.data.loaders import Batch, FolderLoader, TensorLoader
 from ncmi.data.normalize import STATISTICS, Normalize, Statistics, image_statistics
 from ncmi.data.registry import DATA_SETS, DataSplits, check_data, find_data, load_data
 from ncmi.data.splits import Split, split_off, stratified_subset
+from ncmi.data.views import BatchViews, ImageViews
 
 __all__ = [
     "DATA_SETS",
     "STATISTICS",
     "Augment",
     "Batch",
+    "BatchViews",
     "CenterCrop",
     "DataSplits",
     "FileCheck",
@@ -25,6 +27,7 @@ __all__ = [
     "FolderSet",
     "Found",
     "ImageSet",
+    "ImageViews",
     "Normalize",
     "RandomResizedCrop",
     "Split",

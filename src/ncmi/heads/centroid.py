@@ -187,7 +187,7 @@ class CentroidClassifier(nn.Module):
         spread = (scores.amax(dim=1) - scores.amin(dim=1)).double().mean().item()
         if spread <= 0:
             raise ValueError("CentroidClassifier: all centroids are equal, so no temperature can tell classes apart.")
-        sharpness, inside = _fit_sharpness(scores, targets, lowest=1e-4 / spread, highest=1e6 / spread)
+        sharpness, inside = fit_sharpness(scores, targets, lowest=1e-4 / spread, highest=1e6 / spread)
         if not inside:
             warnings.warn(
                 "CentroidClassifier: the likelihood has no minimum at a finite, positive temperature, because these samples "
@@ -227,7 +227,7 @@ def _check_centroids(log_density: Tensor) -> None:
         )
 
 
-def _fit_sharpness(scores: Tensor, targets: Tensor, lowest: float, highest: float) -> tuple[float, bool]:
+def fit_sharpness(scores: Tensor, targets: Tensor, lowest: float, highest: float) -> tuple[float, bool]:
     """The β = 1/T in [lowest, highest] with the smallest negative log-likelihood, and whether it lies inside."""
     if _likelihood_slope(scores, targets, lowest)[0] >= 0:
         return lowest, False

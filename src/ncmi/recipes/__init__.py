@@ -9,6 +9,9 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 
+# Options that a loss requires and its paper does not print: what ``loss=<name>`` writes into the config. A guess.
+LOSS_OPTIONS: dict[str, dict[str, Any]] = {"cmic": {"cmi_weight": 0.1, "separation_weight": 0.1}}
+
 
 def list_recipes() -> list[str]:
     """The names of all recipes that come with the package.

@@ -9,11 +9,13 @@ from torch import nn
 from ncmi.criteria import create_criterion
 from ncmi.data import (
     Augment,
+    BatchViews,
     CenterCrop,
     DataSplits,
     FolderLoader,
     FolderSet,
     ImageSet,
+    ImageViews,
     Normalize,
     RandomResizedCrop,
     TensorLoader,
@@ -62,8 +64,11 @@ def make_parts(config: DataConfig) -> Parts:
     return Parts(source, train, validation)
 
 
-def make_train_loader(config: Config, parts: Parts, processes: Processes) -> Loader:
-    """Shuffled, augmented batches; an incomplete last one is left out, unless the whole set is smaller than a batch."""
+def make_train_loader(config: Config, parts: Parts, processes: Processes, views: int = 1) -> Loader:
+    """Shuffled, augmented batches, with as many views of each image as the loss wants.
+
+    An incomplete last batch is left out, unless the whole set is smaller than a batch.
+    """
     data, statistics = config.data, parts.source.statistics
     settings: dict[str, Any] = {
         "drop_last": len(parts.train) >= config.batch_size,
@@ -71,12 +76,13 @@ def make_train_loader(config: Config, parts: Parts, processes: Processes) -> Loa
         **_place(processes),
     }
     if isinstance(parts.train, FolderSet):
-        crop = RandomResizedCrop(data.train_resolution, flip=data.flip)
-        return FolderLoader(
-            parts.train, crop, Normalize(*statistics), config.batch_size, num_workers=data.workers, **settings
-        )
+        crop, normalize = RandomResizedCrop(data.train_resolution, flip=data.flip), Normalize(*statistics)
+        if views > 1:
+            crop, normalize = ImageViews(crop, views), BatchViews(normalize, views)
+        return FolderLoader(parts.train, crop, normalize, config.batch_size, num_workers=data.workers, **settings)
     augment = Augment(*statistics, crop=data.crop, flip=data.flip, rotation=data.rotation)
-    return TensorLoader(parts.train, augment, config.batch_size, **settings)
+    transform = BatchViews(augment, views) if views > 1 else augment
+    return TensorLoader(parts.train, transform, config.batch_size, **settings)
 
 
 def make_test_loader(config: Config, parts: Parts, part: Part, processes: Processes) -> Loader:
@@ -127,7 +133,7 @@ def make_optimizer(config: Config, task: Task) -> torch.optim.Optimizer:
     settings = config.optimizer
     centroid_lr = settings.centroid_lr
     if centroid_lr is None:
-        centroid_lr = 1.0 if settings.name == "sgd" else 10 * settings.lr
+        centroid_lr = task.criterion.own_lr if settings.name == "sgd" else 10 * settings.lr
     own = [p for p in task.criterion.own_parameters() if p.requires_grad]
     names = {id(parameter) for parameter in own}
     groups = [

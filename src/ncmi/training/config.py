@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from ncmi.recipes import LOSS_OPTIONS
+
 
 @dataclass
 class DataConfig:
@@ -83,8 +85,8 @@ class OptimizerConfig:
         momentum: of SGD; the first beta of AdamW.
         nesterov: SGD's variant of momentum.
         weight_decay: of network and head.
-        centroid_lr: largest rate of parameters that the loss holds beside a head, as NCMI's centroids. By default 1 for
-            SGD and 10 · lr for AdamW.
+        centroid_lr: largest rate of parameters that the loss holds beside a head, as NCMI's centroids. By default what the
+            loss wants from SGD (1 for NCMI), and 10 · lr for AdamW.
         backbone_lr: factor on the network's rate, for fine-tuning; 0 freezes the network, its batch statistics included.
         clip_norm: largest norm of the gradient of network and head; by default any.
         micro_batch: send the batch through the network in parts of so many samples and recompute their activations in the
@@ -226,7 +228,8 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ValueError(f"--set: {key!r} goes below {section!r}, which is a value and not a section.")
     if last in _NAMED and not sections and isinstance(value, str):
-        value = {"name": value} if last in _WITH_OPTIONS else {**tree.get(last, {}), "name": value}
+        options = {"options": dict(LOSS_OPTIONS[value])} if last == "loss" and value in LOSS_OPTIONS else {}
+        value = {"name": value, **options} if last in _WITH_OPTIONS else {**tree.get(last, {}), "name": value}
     tree[last] = value
 
 

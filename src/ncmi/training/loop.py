@@ -61,10 +61,7 @@ def train(
             progress.line(title(config))
             while run.state.epoch < config.epochs:
                 train_epoch(run, progress, stop)
-                row = end_epoch(run)
-                trackers.log(
-                    run.state.step, {key: value for key, value in row.items() if isinstance(value, int | float)}
-                )
+                row = end_epoch(run, trackers)
                 progress.line(_epoch_line(row, config.epochs))
             return finish(run, title(config), progress.line)
         finally:

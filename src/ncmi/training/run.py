@@ -47,8 +47,8 @@ class Run:
     def __init__(self, setup: Setup, folder: RunFolder):
         config, processes = setup.config, setup.processes
         self.setup, self.config, self.processes, self.folder = setup, config, processes, folder
-        self.batches = make_train_loader(config, setup.parts, processes)
         self.task = setup.make_task()
+        self.batches = make_train_loader(config, setup.parts, processes, self.task.criterion.views)
         self.optimizer = make_optimizer(config, self.task)
         self.schedule = make_schedule(config.schedule, config.epochs, len(self.batches))
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=config.engine.precision == "fp16")

@@ -49,9 +49,11 @@ class RunFolder:
         """Start a run here; a folder that holds something is left alone."""
         if self.exists:
             state = "a finished run" if self.finished else "a run that can go on: add --resume"
-            raise FileExistsError(f"{self.path} holds {state}. Name another folder with --run, or remove this one.")
+            raise FileExistsError(
+                f"{self.path} holds {state}. Name another folder with --run-folder, or remove this one."
+            )
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise FileExistsError(f"{self.path} is not an empty folder. Name another one with --run.")
+            raise FileExistsError(f"{self.path} is not an empty folder. Name another one with --run-folder.")
         self.last.parent.mkdir(parents=True, exist_ok=True)
         self.write_json(self.environment, {"started": environment, "resumed": []})
         # The config comes last: it is what makes the folder a run.
@@ -66,7 +68,7 @@ class RunFolder:
             if differences:
                 raise ValueError(
                     f"{self.path} was started with other settings: {'; '.join(differences)}. Go on with the run's own by "
-                    f"`ncmi train {self.path} --resume`, or start another run with --run."
+                    f"`ncmi train {self.path} --resume`, or start another run with --run-folder."
                 )
         record = self.read_json(self.environment)
         record["resumed"].append(environment)

@@ -45,6 +45,8 @@ class Setup:
 
     def convert(self, images: Tensor) -> Tensor:
         """Images in the type and memory layout of the network."""
+        if images.ndim == 5:  # views of images, which become images in the task
+            return images.to(self.dtype)
         return images.to(self.dtype, memory_format=self.layout)
 
     def autocast(self) -> AbstractContextManager:

@@ -17,6 +17,8 @@ from ncmi.criteria import Criterion
 class Task(nn.Module):
     """Images and targets in; the loss, and the features (B, D) without a gradient, out.
 
+    Images (B, V, …) are V views of each sample; the loss gets features (B, V, D), and the first view's come out.
+
     Args:
         network: returns features (B, D).
         criterion: their loss and decision.
@@ -37,8 +39,11 @@ class Task(nn.Module):
 
     def forward(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its features."""
-        features = self.features(images)
-        return self.criterion(features, targets), features.detach()
+        if self.criterion.views == 1:
+            features = self.features(images)
+            return self.criterion(features, targets), features.detach()
+        features = self.features(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+        return self.criterion(features, targets), features.detach()[:, 0]
 
     def features(self, images: Tensor) -> Tensor:
         """Features (B, D) of images."""

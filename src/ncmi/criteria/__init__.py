@@ -1,0 +1,65 @@
+"""Criteria: what turns features into a loss, and into a decision. Every loss is trained and evaluated through one.
+
+A network returns features (B, D). What comes after them belongs to the loss: NCMI's centroids, or the linear head that
+cross-entropy and its relatives need. So any loss can be exchanged for any other without touching the network.
+"""
+
+import inspect
+from typing import Any
+
+from ncmi.baselines import BASELINES, SupCon, make_baseline
+from ncmi.checks import choose
+from ncmi.criteria.base import Criterion
+from ncmi.criteria.contrastive import ContrastiveCriterion
+from ncmi.criteria.head import HeadCriterion
+from ncmi.criteria.ncmi import NCMICriterion, make_ncmi
+
+__all__ = [
+    "ContrastiveCriterion",
+    "Criterion",
+    "HeadCriterion",
+    "NCMICriterion",
+    "create_criterion",
+    "list_criteria",
+    "make_ncmi",
+]
+
+
+def list_criteria() -> list[str]:
+    """Names that :func:`create_criterion` knows."""
+    return ["ncmi", *BASELINES]
+
+
+def create_criterion(name: str, num_classes: int, num_features: int, **options: Any) -> Criterion:
+    """The criterion of a loss by name.
+
+    Args:
+        name: one of :func:`list_criteria`.
+        num_classes: C.
+        num_features: D.
+        options: of the loss; those of ``ncmi`` are the arguments of :func:`make_ncmi`.
+
+    >>> create_criterion("ncmi", 10, 64, objective="theorem1").decision
+    'learned q'
+    >>> create_criterion("ce", 10, 64).decision
+    'head'
+    """
+    choose("loss", "name", name, list_criteria())
+    if name == "ncmi":
+        _check_options(name, options, make_ncmi)
+        return NCMICriterion(make_ncmi(num_classes, num_features, **options))
+    _check_options(name, options, BASELINES[name])
+    loss = make_baseline(name, num_classes, num_features, **options)
+    if isinstance(loss, SupCon):
+        return ContrastiveCriterion(loss, num_classes, num_features)
+    return HeadCriterion(loss, num_classes, num_features)
+
+
+def _check_options(name: str, options: dict[str, Any], build: Any) -> None:
+    known = [option for option in inspect.signature(build).parameters if option not in ("num_classes", "num_features")]
+    for option in options:
+        choose("loss", f"an option of {name!r}", option, known)
+    for parameter in inspect.signature(build).parameters.values():
+        required = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        if required and parameter.name not in options:
+            raise ValueError(f"loss: {name!r} needs the option {parameter.name}; set loss.options.{parameter.name}.")
