@@ -56,9 +56,10 @@ def test_the_benchmark_table_is_in_step_with_the_newest_run():
 
 
 def test_links_lead_to_files():
-    for document in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        for target in re.findall(r"\]\(([^)]+)\)", (ROOT / document).read_text(encoding="utf-8")):
-            assert target.startswith("https://") or (ROOT / target).exists(), f"{document} links to {target}"
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
+            path = document.parent / target.partition("#")[0]
+            assert target.startswith("https://") or path.exists(), f"{document} links to {target}"
 
 
 def test_citation_and_changelog_name_the_version():

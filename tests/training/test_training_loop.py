@@ -223,6 +223,7 @@ def test_a_corrupted_checkpoint_is_refused(tmp_path):
         ["optimizer.nesterov=true", "schedule=step", "schedule.milestones=[1]", "schedule.warmup_epochs=0.5"],
         ["optimizer.micro_batch=20"],
         ["engine.precision=float64"],
+        ["engine.precision=fp16", "optimizer.clip_norm=1"],
         ["engine.channels_last=true", "model=resnet8_slim", "data.train_size=256", "epochs=1"],
         ["engine.ema=0.99"],
         ["data.validation=0"],
@@ -241,6 +242,19 @@ def test_every_option_trains(tmp_path, overrides):
     assert summary["last"]["train_loss"] > 0
     for tensor in weights(tmp_path / "run").values():
         assert bool(tensor.isfinite().all())
+
+
+def test_bf16_and_compiled_runs_agree_with_float32(tmp_path):
+    summaries = {"float32": start(tmp_path / "float32")}
+    for name, override in {"bf16": "engine.precision=bf16", "compiled": "engine.compile=true"}.items():
+        # Some processors announce bfloat16 instructions that they then refuse.
+        environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+        subprocess.run(command(tmp_path / name, override), env=environment, check=True, capture_output=True)
+        summaries[name] = RunFolder(tmp_path / name).read_json(tmp_path / name / "summary.json")
+    losses = {name: summary["last"]["train_loss"] for name, summary in summaries.items()}
+    assert losses["compiled"] == pytest.approx(losses["float32"], rel=1e-3)
+    assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
+    assert losses["bf16"] != losses["float32"]
 
 
 def test_frozen_networks_keep_their_weights(tmp_path):

@@ -75,13 +75,13 @@ class CollapseMonitor:
         epoch, shared = row["epoch"], int(row["shared_classes"])
         rose = shared > 2 * self.fewest + 0.1 * self.num_classes
         self.fewest = min(self.fewest, shared)
-        late = epoch > _EARLY * self.epochs and shared > max(1, _MANY * self.num_classes)
+        late = epoch > max(_EARLY * self.epochs, 2) and shared > max(1, _MANY * self.num_classes)
         if not (rose or late) or shared < 2 * self.warned_at or shared == 0:
             return None
         self.warned_at = shared
         return (
-            f"warning: {shared} of {self.num_classes} classes share another class's decision after epoch {epoch} "
-            f"(decisions use {row['decided_classes']:.1f} classes, output entropy {row['output_entropy']:.3f}): classes are "
-            "merging. A ratio of means (theorem1, centroid) allows that; loss.options.objective=harmonic does not. A lower "
-            "optimizer.lr helps too."
+            f"warning: after epoch {epoch} {shared} of {self.num_classes} classes share the decision of another class "
+            f"(decisions use {row['decided_classes']:.1f} classes, output entropy {row['output_entropy']:.3f}). A ratio of means "
+            "(objectives theorem1 and centroid) merges classes while its value falls; objective harmonic does not. With other "
+            "losses, lower optimizer.lr or train longer."
         )
