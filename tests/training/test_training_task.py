@@ -203,16 +203,16 @@ def warned(monitor, shared):
 
 
 def test_the_monitor_is_silent_in_a_healthy_run():
-    assert warned(CollapseMonitor(10, 100), [80, 40, 10, 4, 2, 1, 0, 0, 0, 0]) == []
+    assert warned(CollapseMonitor(100), [81, 72, 68, 60, 43, 52, 37, 34, 21, 22, 18, 6, 4, 0, 1]) == []
 
 
 def test_the_monitor_warns_when_classes_stay_merged():
-    assert warned(CollapseMonitor(10, 100), [90, 80, 70, 70, 75, 70, 70, 70, 70, 70]) == [6]
+    assert warned(CollapseMonitor(100), [90, 80, 70, 70, 75, 70, 70, 70, 70, 70]) == [6]
 
 
 def test_the_monitor_warns_when_classes_merge_again_and_repeats_only_what_is_worse():
-    assert warned(CollapseMonitor(10, 100), [2, 0, 3, 12, 5, 6, 20, 30, 40, 60]) == [4, 8, 10]
+    assert warned(CollapseMonitor(100), [2, 0, 3, 12, 5, 6, 20, 30, 40, 60]) == [4, 8, 10]
 
 
 def test_the_monitor_needs_a_validation_part():
-    assert CollapseMonitor(10, 100).look({"epoch": 3}) is None
+    assert CollapseMonitor(100).look({"epoch": 3}) is None

@@ -5,8 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 PATIENCE = 240  # seconds: a machine that is busy with other tests imports torch slowly, five times
@@ -18,74 +19,77 @@ def free_port():
         return listener.getsockname()[1]
 
 
+class Agent:
+    """A ``torchrun`` process; what it and its workers print goes to a file, so that nobody waits for a reader."""
+
+    def __init__(self, arguments):
+        self.file = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+
+    def printed(self):
+        self.file.seek(0)
+        return self.file.read()
+
+    def wait_until(self, condition):
+        """Until ``condition()`` holds, while the agent lives."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert self.process.poll() is None, self.printed()
+            assert time.monotonic() < deadline, self.printed()
+            time.sleep(0.01)
+
+    def wait(self):
+        """Until it is done: the exit code, and what was printed."""
+        code = self.process.wait(PATIENCE)
+        return code, self.printed()
+
+    def workers(self):
+        """Process ids of its workers by their rank, from /proc."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == self.process.pid:
+                    pairs = (entry.partition("=") for entry in (folder / "environ").read_text().split("\0"))
+                    environment = {name: value for name, _, value in pairs}
+                    found[int(environment["RANK"])] = int(folder.name)
+            except (OSError, ValueError, KeyError):  # it has ended while we looked, or is no worker
+                continue
+        return found
+
+    def close(self):
+        """End it and its workers, if they are still there."""
+        for pid in (*self.workers().values(), self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.file.close()
+
+
 @contextmanager
 def agents(*launches):
-    """One ``torchrun`` process a launch (a list of its arguments), all of them gone afterwards."""
-    started = []
-    try:
-        for arguments in launches:
-            # A group of its own, so that whatever is left can be ended together; one thread, as CONTRIBUTING has it.
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "torch.distributed.run", *map(str, arguments)],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-                    start_new_session=True,
-                )
-            )
-        yield started
-    finally:
-        for agent in started:
-            for pid in (*workers(agent.pid).values(), agent.pid):
-                _kill(pid)
-            agent.communicate()
+    """One agent for each list of arguments, all of them gone afterwards."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Agent(arguments))) for arguments in launches]
 
 
 def finish(*started):
     """Wait until all agents are done; what they printed, if all is well."""
-    printed = [agent.communicate(timeout=PATIENCE)[0] for agent in started]
-    for agent, text in zip(started, printed, strict=True):
-        assert agent.returncode == 0, text
+    printed = []
+    for agent in started:
+        code, text = agent.wait()
+        assert code == 0, text
+        printed.append(text)
     return printed
 
 
 def nodes(number, *program):
     """The arguments of the agents of a static rendezvous on loopback, one worker each."""
-    port = free_port()
-    place = ["--nnodes", number, "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", port]
+    place = ["--nnodes", number, "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", free_port()]
     return [[*place, "--node-rank", rank, *program] for rank in range(number)]
-
-
-def workers(agent):
-    """Process ids of an agent's workers by their rank, from /proc."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == agent:
-                environment = dict(
-                    entry.split("=", 1) for entry in (folder / "environ").read_text().split("\0") if "=" in entry
-                )
-                if "RANK" in environment:
-                    found[int(environment["RANK"])] = int(folder.name)
-        except (OSError, ValueError, UnicodeDecodeError):  # it has ended while we looked
-            continue
-    return found
-
-
-def wait_for(condition, agent):
-    """Until ``condition()`` holds, while the agent lives."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert agent.poll() is None, agent.communicate()[0]
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.01)
-
-
-def _kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

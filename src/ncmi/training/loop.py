@@ -46,7 +46,8 @@ def train(
         quiet: no progress bar and no lines.
     """
     with join_processes(device) as processes, StopSignal() as stop:
-        config = _open(config, folder, resume or was_restarted(), processes)
+        (restarted,) = processes.agree(was_restarted())
+        config = _open(config, folder, resume or restarted, processes)
         if folder.finished:
             return folder.read_json(folder.summary)
         run = Run(Setup(config, processes), folder)

@@ -10,9 +10,9 @@ from ncmi.criteria import Criterion
 from ncmi.distributed import sum_over_ranks
 from ncmi.functional import ClassStatistics, class_statistics, ncmi
 
-# Up to the middle of a run, at its largest learning rates, many classes of a healthy network still share a decision.
-_EARLY = 0.5
-_MANY = 0.2
+# Classes that may share a decision without a word, as a part of all.
+_FEW = 0.1
+_PATIENCE = 3
 
 
 class Diverged(ArithmeticError):
@@ -53,30 +53,31 @@ def measure_batch(criterion: Criterion, features: Tensor, targets: Tensor) -> di
 
 
 class CollapseMonitor:
-    """Warns when classes share a nearest centroid (or a head's decision) although training is well under way.
+    """Warns when the number of classes that share a nearest centroid (or a head's decision) rises, or no longer falls.
 
     Two classes whose mean outputs are decided as the same class have merged, or are about to: a ratio of means does not see
-    it, since its separation is an average over all pairs.
+    it, since its separation is an average over all pairs. A healthy network starts with many such classes too, but their
+    number falls.
 
     Args:
-        epochs: of the whole run.
         num_classes: C.
     """
 
-    def __init__(self, epochs: int, num_classes: int):
-        self.epochs, self.num_classes = epochs, num_classes
-        self.fewest = num_classes
+    def __init__(self, num_classes: int):
+        self.num_classes = num_classes
+        self.history: list[int] = []
         self.warned_at = 0
 
     def look(self, row: dict[str, Any]) -> str | None:
         """A warning for an epoch's row, or nothing; it is repeated only when the number has doubled."""
         if row.get("shared_classes") is None:
             return None
-        epoch, shared = row["epoch"], int(row["shared_classes"])
-        rose = shared > 2 * self.fewest + 0.1 * self.num_classes
-        self.fewest = min(self.fewest, shared)
-        late = epoch > max(_EARLY * self.epochs, 2) and shared > max(1, _MANY * self.num_classes)
-        if not (rose or late) or shared < 2 * self.warned_at or shared == 0:
+        epoch, shared, few = row["epoch"], int(row["shared_classes"]), _FEW * self.num_classes
+        before, self.history = self.history, [*self.history, shared]
+        rose = bool(before) and shared > 2 * min(before) + few
+        recent, earlier = self.history[-_PATIENCE:], self.history[:-_PATIENCE]
+        stalled = bool(earlier) and shared > few and min(recent) >= 0.9 * min(earlier)
+        if not (rose or stalled) or shared < 2 * self.warned_at:
             return None
         self.warned_at = shared
         return (

@@ -1,7 +1,9 @@
 """The processes that train together: who they are, where they compute, and what they agree on."""
 
 import os
+import secrets
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +12,9 @@ from types import FrameType
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+_PATIENCE = timedelta(hours=2)  # the others wait while the main process fits a probe at the end of a run
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,37 @@ def join_processes(device: str | None = None) -> Iterator[Processes]:
     if size == 1:
         yield Processes(0, 1, place)
         return
-    # The others wait while the main process fits a probe at the end of a run.
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=timedelta(hours=2))
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=_PATIENCE, store=_own_store(), rank=rank, world_size=size)
     try:
         yield Processes(rank, size, place)
     finally:
         dist.destroy_process_group()
+
+
+def _own_store() -> dist.Store:
+    """The launcher's store, behind a prefix that only this start of the processes knows.
+
+    torchrun keeps its store when it starts workers again, and in it the addresses of the dead ones: without a prefix, a
+    process that is faster than another would connect to those (https://github.com/pytorch/pytorch/issues/167288).
+    Its count of restarts is no such prefix, since the agents of several machines can disagree about it.
+    """
+    store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
+    word = secrets.token_hex(8)
+    if rank == 0:
+        missing = set(range(1, size))
+        while missing:
+            # An old greeting may be answered too; only its sender, who is gone, would hear it.
+            for other in missing:
+                if store.check([f"ncmi/greeting/{other}"]):
+                    store.set(f"ncmi/answer/{store.get(f'ncmi/greeting/{other}').decode()}", word)
+            missing = {other for other in missing if not store.check([f"ncmi/{word}/{other}"])}
+            time.sleep(0.01)
+    else:
+        store.set(f"ncmi/greeting/{rank}", word)
+        word = store.get(f"ncmi/answer/{word}").decode()
+        store.set(f"ncmi/{word}/{rank}", "here")
+    return dist.PrefixStore(f"ncmi/{word}", store)
 
 
 def was_restarted() -> bool:

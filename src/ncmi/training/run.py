@@ -53,7 +53,7 @@ class Run:
         self.schedule = make_schedule(config.schedule, config.epochs, len(self.batches))
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=config.engine.precision == "fp16")
         self.average = WeightAverage(self.task, config.engine.ema) if config.engine.ema else None
-        self.monitor = CollapseMonitor(config.epochs, setup.parts.source.num_classes)
+        self.monitor = CollapseMonitor(setup.parts.source.num_classes)
         self.state = State()
         if folder.last.is_file():
             self._load()
