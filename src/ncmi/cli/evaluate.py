@@ -19,12 +19,12 @@ def run(arguments: Any) -> int:
     from ncmi.training.processes import join_processes
     from ncmi.training.run import load_task
     from ncmi.training.run_folder import RunFolder
-    from ncmi.training.setup import Setup
+    from ncmi.training.setup import Setup, algorithms
 
     folder = RunFolder(arguments.run)
     overrides = [override for group in arguments.set for override in group]
     config = make_config(folder.read_config().to_dict(), overrides, owner=arguments.run)
-    with join_processes(arguments.device) as processes:
+    with join_processes(arguments.device) as processes, algorithms(config, processes):
         setup = Setup(config, processes)
         evaluation = setup.evaluate(load_task(setup, folder, arguments.checkpoint))
         if evaluation is not None:

@@ -5,9 +5,16 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import doctor, evaluate, measure, recipes, train
+from ncmi.cli import compare, doctor, evaluate, measure, recipes, train
 
-_COMMANDS = {"train": train, "evaluate": evaluate, "measure": measure, "recipes": recipes, "doctor": doctor}
+_COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "compare": compare,
+    "measure": measure,
+    "recipes": recipes,
+    "doctor": doctor,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

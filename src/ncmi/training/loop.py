@@ -16,7 +16,7 @@ from ncmi.training.processes import Processes, StopSignal, join_processes, was_r
 from ncmi.training.progress import Progress
 from ncmi.training.run import Run
 from ncmi.training.run_folder import RunFolder
-from ncmi.training.setup import Setup
+from ncmi.training.setup import Setup, algorithms
 from ncmi.training.trackers import Trackers, make_trackers
 
 _MEASURE_EVERY = 20  # steps between two looks at accuracy and NCMI of a training batch, or ten looks in a short epoch
@@ -50,24 +50,27 @@ def train(
         config = _open(config, folder, resume or restarted, processes)
         if folder.finished:
             return folder.read_json(folder.summary)
-        run = Run(Setup(config, processes), folder)
-        if processes.main:
-            for row in folder.keep_epochs(run.state.epoch):
-                run.monitor.look(row)
-        progress = Progress(config.epochs * len(run.batches), run.state.step, enabled=processes.main and not quiet)
-        trackers = make_trackers(
-            config.trackers if processes.main else [], folder.path, config.to_dict(), run.state.step
-        )
-        try:
-            progress.line(title(config))
-            while run.state.epoch < config.epochs:
-                train_epoch(run, progress, stop)
-                row = end_epoch(run, trackers)
-                progress.line(_epoch_line(row, config.epochs))
-            return finish(run, title(config), progress.line)
-        finally:
-            progress.close()
-            trackers.close()
+        with algorithms(config, processes):
+            return _train(Run(Setup(config, processes), folder), stop, quiet)
+
+
+def _train(run: Run, stop: StopSignal, quiet: bool) -> dict[str, Any]:
+    config, folder, processes = run.config, run.folder, run.processes
+    if processes.main:
+        for row in folder.keep_epochs(run.state.epoch):
+            run.monitor.look(row)
+    progress = Progress(config.epochs * len(run.batches), run.state.step, enabled=processes.main and not quiet)
+    trackers = make_trackers(config.trackers if processes.main else [], folder.path, config.to_dict(), run.state.step)
+    try:
+        progress.line(title(config))
+        while run.state.epoch < config.epochs:
+            train_epoch(run, progress, stop)
+            row = end_epoch(run, trackers)
+            progress.line(_epoch_line(row, config.epochs))
+        return finish(run, title(config), progress.line)
+    finally:
+        progress.close()
+        trackers.close()
 
 
 def train_epoch(run: Run, progress: Progress, stop: StopSignal) -> None:

@@ -1,6 +1,9 @@
 """``Setup``: data and arithmetic of a run, without anything that learns."""
 
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +29,6 @@ class Setup:
 
     def __init__(self, config: Config, processes: Processes):
         self.config, self.processes = config, processes
-        if config.engine.deterministic:
-            torch.use_deterministic_algorithms(True, warn_only=processes.device.type == "cuda")
-            # The mode would also fill every new tensor, which costs time; nothing here reads what was never written.
-            torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
         self.dtype = torch.float64 if config.engine.precision == "float64" else torch.float32
         self.layout = torch.channels_last if config.engine.channels_last else torch.contiguous_format
         self.parts = make_parts(config.data)
@@ -83,6 +82,24 @@ class Setup:
             features["test"],
             decisions=self.config.decisions,
         )
+
+
+@contextmanager
+def algorithms(config: Config, processes: Processes) -> Iterator[None]:
+    """Only deterministic algorithms, if the config asks for them; afterwards what was set before."""
+    settings: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    on_cuda = processes.device.type == "cuda"
+    if on_cuda:  # read when cuBLAS starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(config.engine.deterministic, warn_only=on_cuda)
+    # The mode would also fill every new tensor, which costs time; nothing here reads what was never written.
+    settings.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        settings.fill_uninitialized_memory = before[1]
 
 
 class _Converting(nn.Module):
