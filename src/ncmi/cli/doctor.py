@@ -74,4 +74,6 @@ def _print_times(data_dir: str | None, processes: Any) -> None:
         if not find_data(config.data.name, data_dir).complete:
             print(f"  {name}: its data are not there")
             continue
-        print(f"  {name}: {expected_minutes(config, processes):.1f} minutes", flush=True)
+        minutes = expected_minutes(config, processes)
+        duration = f"{minutes:.1f} minutes" if minutes >= 1 else f"{60 * minutes:.0f} seconds"
+        print(f"  {name}: {duration}", flush=True)
