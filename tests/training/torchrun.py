@@ -23,7 +23,7 @@ class Agent:
     """A ``torchrun`` process; what it and its workers print goes to a file, so that nobody waits for a reader."""
 
     def __init__(self, arguments):
-        self.file = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self.file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (close() closes it)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -37,17 +37,17 @@ class Agent:
         return self.file.read()
 
     def wait_until(self, condition):
-        """Until ``condition()`` holds, while the agent lives."""
+        """Until ``condition()`` holds; what was printed if the agent ends before, or takes too long."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert self.process.poll() is None, self.printed()
+            assert self.process.poll() is None or condition(), self.printed()
             assert time.monotonic() < deadline, self.printed()
             time.sleep(0.01)
 
     def wait(self):
         """Until it is done: the exit code, and what was printed."""
-        code = self.process.wait(PATIENCE)
-        return code, self.printed()
+        self.wait_until(lambda: self.process.poll() is not None)
+        return self.process.returncode, self.printed()
 
     def workers(self):
         """Process ids of its workers by their rank, from /proc."""

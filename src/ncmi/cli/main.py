@@ -50,8 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
         if os.environ.get("NCMI_TRACEBACK"):
             raise
-        print(f"ncmi {chosen.command}: {error}", file=sys.stderr)
+        print(f"ncmi {chosen.command}: {_line(error)}", file=sys.stderr)
         return 1
+
+
+def _line(error: Exception) -> str:
+    """The words of an error in one line; torch puts a traceback around those of a process that decodes images."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Caught ") and " in DataLoader worker process " in lines[0]:
+        return lines[-1].partition(": ")[2]
+    return " ".join(lines)
 
 
 def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:

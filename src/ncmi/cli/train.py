@@ -3,6 +3,7 @@
 For several processes: torchrun --nproc-per-node 2 -m ncmi train RECIPE
 """
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def run(arguments: Any) -> int:
 
     overrides = [override for group in arguments.set for override in group]
     if arguments.init_from is not None:
-        overrides.append(f"model.init_from={arguments.init_from}")
+        overrides.append(f"model.init_from={json.dumps(arguments.init_from)}")  # quoted, since values are read as YAML
     folder, config = arguments.run_folder, None
     if (Path(arguments.recipe) / "config.yaml").is_file():
         if overrides or folder or not arguments.resume:
@@ -52,9 +53,10 @@ def run(arguments: Any) -> int:
         config = make_config(read_recipe(arguments.recipe), overrides, owner=f"recipe {arguments.recipe}")
         folder = folder or _default_folder(arguments.recipe, config)
     if arguments.dry_run:
-        from ncmi.training.run_folder import RunFolder
+        if config is None:
+            from ncmi.training.run_folder import RunFolder
 
-        config = config or RunFolder(folder).read_config()
+            config = RunFolder(folder).read_config()
         print(yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True), end="")
         return 0
     return _train(config, folder, arguments)

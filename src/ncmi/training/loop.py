@@ -46,22 +46,20 @@ def train(
         quiet: no progress bar and no lines.
     """
     with join_processes(device) as processes, StopSignal() as stop:
-        (restarted,) = processes.agree(was_restarted())
-        config = _open(config, folder, resume or restarted, processes)
+        (resume,) = processes.agree(resume or was_restarted())
+        started, config = _find(config, folder, resume, processes)
         if folder.finished:
             return folder.read_json(folder.summary)
         with algorithms(config, processes):
-            return _train(Run(Setup(config, processes), folder), stop, quiet)
+            return _train(Run(Setup(config, processes), folder), started, stop, quiet)
 
 
-def _train(run: Run, stop: StopSignal, quiet: bool) -> dict[str, Any]:
+def _train(run: Run, started: bool, stop: StopSignal, quiet: bool) -> dict[str, Any]:
     config, folder, processes = run.config, run.folder, run.processes
-    if processes.main:
-        for row in folder.keep_epochs(run.state.epoch):
-            run.monitor.look(row)
     progress = Progress(config.epochs * len(run.batches), run.state.step, enabled=processes.main and not quiet)
     trackers = make_trackers(config.trackers if processes.main else [], folder.path, config.to_dict(), run.state.step)
     try:
+        _enter(run, started)
         progress.line(title(config))
         while run.state.epoch < config.epochs:
             train_epoch(run, progress, stop)
@@ -150,18 +148,34 @@ def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
     return row
 
 
-def _open(config: Config | None, folder: RunFolder, resume: bool, processes: Processes) -> Config:
-    """Make the folder, or find it as it was left."""
+def _find(config: Config | None, folder: RunFolder, resume: bool, processes: Processes) -> tuple[bool, Config]:
+    """Whether the run was started in its folder before, and its config; nothing is written yet."""
+    started = resume and folder.exists
     if processes.main:
-        environment = describe_environment(processes.device)
-        if resume and folder.exists:
-            folder.resume(config, environment)
+        if started:
+            folder.check_same(config)
         elif config is None:
             raise FileNotFoundError(f"{folder.path} holds no run to go on with. Name a recipe to start one.")
         else:
-            folder.create(config, environment)
-    processes.wait()
-    return folder.read_config()
+            folder.check_free()
+    (started,) = processes.agree(started and processes.main)
+    if not started:
+        assert config is not None
+        return False, config
+    return True, folder.read_config()
+
+
+def _enter(run: Run, started: bool) -> None:
+    """Make the folder, or find it as it was left: once data and network are there, so that a mistake leaves no run."""
+    if run.processes.main:
+        environment = describe_environment(run.processes.device)
+        if started:
+            run.folder.resume(environment)
+        else:
+            run.folder.create(run.config, environment)
+        for row in run.folder.keep_epochs(run.state.epoch):
+            run.monitor.look(row)
+    run.processes.wait()
 
 
 def _save_or_stop(run: Run, stop: StopSignal) -> None:

@@ -105,5 +105,10 @@ def load_task(setup: Setup, folder: RunFolder, which: str = "last") -> Task:
     """The task of a run as it was at its checkpoint ``last`` or ``best``, in evaluation mode."""
     content = folder.read_checkpoint(which)
     task = setup.make_task()
-    task.load_state_dict(content["average"]["module"] if content["average"] else content["task"])
+    try:
+        task.load_state_dict(content["average"]["module"] if content["average"] else content["task"])
+    except RuntimeError as error:
+        raise ValueError(
+            f"{folder.path}: checkpoint {which} does not fit the config. Leave out what changes the network or the loss."
+        ) from error
     return task.eval()

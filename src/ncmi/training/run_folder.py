@@ -45,35 +45,44 @@ class RunFolder:
         """Whether the run here came to its end."""
         return self.summary.is_file()
 
-    def create(self, config: Config, environment: dict[str, Any]) -> None:
-        """Start a run here; a folder that holds something is left alone."""
+    def check_free(self) -> None:
+        """A sentence if the folder holds something; what a run killed in its first moment leaves does not count."""
         if self.exists:
             state = "a finished run" if self.finished else "a run that can go on: add --resume"
             raise FileExistsError(
                 f"{self.path} holds {state}. Name another folder with --run-folder, or remove this one."
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if not self.path.exists():
+            return
+        own = (self.last.parent.name, self.environment.name)
+        if not self.path.is_dir() or any(
+            entry.name not in own and not entry.name.startswith(".") for entry in self.path.iterdir()
+        ):
             raise FileExistsError(f"{self.path} is not an empty folder. Name another one with --run-folder.")
+
+    def create(self, config: Config, environment: dict[str, Any]) -> None:
+        """Start a run here, in a folder that :meth:`check_free` let pass."""
         self.last.parent.mkdir(parents=True, exist_ok=True)
         self.write_json(self.environment, {"started": environment, "resumed": []})
         # The config comes last: it is what makes the folder a run.
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         write_atomically(self.config, lambda file: _write_text(file, text))
 
-    def resume(self, config: Config | None, environment: dict[str, Any]) -> Config:
-        """The config of the run here, which ``config`` must not contradict."""
+    def check_same(self, config: Config | None) -> None:
+        """A sentence if ``config`` contradicts that of the run here."""
         own = self.read_config()
-        if config is not None:
-            differences = _differences(own.to_dict(), config.to_dict())
-            if differences:
-                raise ValueError(
-                    f"{self.path} was started with other settings: {'; '.join(differences)}. Go on with the run's own by "
-                    f"`ncmi train {self.path} --resume`, or start another run with --run-folder."
-                )
+        differences = [] if config is None else _differences(own.to_dict(), config.to_dict())
+        if differences:
+            raise ValueError(
+                f"{self.path} was started with other settings: {'; '.join(differences)}. Go on with the run's own by "
+                f"`ncmi train {self.path} --resume`, or start another run with --run-folder."
+            )
+
+    def resume(self, environment: dict[str, Any]) -> None:
+        """Note that the run here goes on, and where."""
         record = self.read_json(self.environment)
         record["resumed"].append(environment)
         self.write_json(self.environment, record)
-        return own
 
     def read_config(self) -> Config:
         """The config of the run here."""

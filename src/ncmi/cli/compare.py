@@ -1,0 +1,84 @@
+"""Compare losses on a recipe: each with its own best learning rate, then several seeds on the test set."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: Any) -> None:
+    """Arguments of the command."""
+    parser.add_argument("recipe", type=str, help="a name that `ncmi recipes` lists, or a YAML file")
+    parser.add_argument("--losses", type=str, required=True, help="names with commas between them, as ce,ncmi; or all")
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds each loss gets (by default 3)")
+    parser.add_argument(
+        "--rates",
+        type=str,
+        help="learning rates to choose among, as 0.1,0.3,1 (by default the recipe's, a third and three times of it)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override settings of the recipe, for all losses: epochs=5",
+    )
+    parser.add_argument("--out", type=str, help="where rows and table go (by default results/compare/<recipe>)")
+    parser.add_argument("--jobs", type=int, help="runs side by side (by default one for each core)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the runs and which of them are done; train nothing"
+    )
+
+
+def run(arguments: Any) -> int:
+    """Compare; the exit code tells whether a signal stopped it."""
+    from ncmi.experiments.cells import Comparison
+    from ncmi.experiments.compare import check_validation, compare, describe
+    from ncmi.training.loop import Stopped
+
+    comparison = Comparison(
+        arguments.recipe,
+        {"loss": _losses(arguments.losses)},
+        arguments.seeds,
+        _rates(arguments.rates),
+        [override for group in arguments.set for override in group],
+    )
+    out = Path(arguments.out or Path("results") / "compare" / comparison.folder_name)
+    runs = Path("runs") / "compare" / comparison.folder_name
+    if arguments.dry_run:
+        check_validation(comparison)
+        print(describe(comparison, out, runs))
+        return 0
+    try:
+        table = compare(comparison, out, runs, jobs=arguments.jobs, say=_say)
+    except Stopped as stopped:
+        print(f"ncmi compare: {stopped}", file=sys.stderr)
+        return 128 + stopped.number
+    print(table.markdown())
+    print(f"Rows and table are in {out}.")
+    return 0
+
+
+def _losses(text: str) -> list[str]:
+    from ncmi.checks import choose
+    from ncmi.criteria import list_criteria
+
+    if text.strip() == "all":
+        return list_criteria()
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("--losses needs names with commas between them, such as ce,ncmi; or all.")
+    return list(dict.fromkeys(choose("compare", "a loss", name, list_criteria()) for name in names))
+
+
+def _rates(text: str | None) -> list[float]:
+    if text is None:
+        return []
+    try:
+        return [float(rate) for rate in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--rates needs numbers with commas between them, such as 0.1,0.3,1; got {text!r}.") from error
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

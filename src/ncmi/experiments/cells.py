@@ -1,0 +1,165 @@
+"""``Comparison``: which runs are compared, and the config of each. A cell is one of these runs."""
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ncmi.experiments.losses import loss_overrides
+from ncmi.experiments.rates import default_rates
+from ncmi.recipes import read_recipe
+from ncmi.training.config import Config, make_config
+
+
+class Cell(NamedTuple):
+    """One run of a comparison.
+
+    Args:
+        factors: what is compared, by its key in the config: ``{"loss": "ce"}``.
+        rate: the learning rate.
+        seed: of the run.
+
+    >>> Cell({"loss": "ce"}, 0.1, 0).title
+    'ce · rate 0.1 · seed 0'
+    """
+
+    factors: dict[str, str]
+    rate: float
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """What a cell is called in lines."""
+        return " · ".join([*self.factors.values(), f"rate {self.rate:g}", f"seed {self.seed}"])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Values of factors that are compared on one recipe: same data, network, schedule and budget for all.
+
+    The recipe's own loss keeps its options, those of ``overrides`` included; any other starts with its defaults.
+
+    Args:
+        recipe: a recipe's name or file.
+        factors: the values of each factor, by its key in the config: ``{"loss": ["ce", "ncmi"]}``. Every combination is a
+            group, with a learning rate of its own.
+        seeds: every group runs with the seeds 0, …, ``seeds`` − 1.
+        rates: learning rates to choose among; by default the recipe's own and its neighbours.
+        overrides: ``key=value`` settings for all.
+        seed_keys: the settings that a seed goes to; data with several splits can be among them.
+
+    >>> comparison = Comparison("digits", {"loss": ["ce", "ncmi"]}, seeds=3)
+    >>> comparison.groups, comparison.rates
+    ([{'loss': 'ce'}, {'loss': 'ncmi'}], [0.03, 0.1, 0.3])
+    >>> comparison.cell_overrides(Cell({"loss": "ce"}, rate=0.3, seed=1))
+    ['loss=ce', 'optimizer.lr=0.3', 'seed=1']
+    """
+
+    recipe: str
+    factors: dict[str, list[str]]
+    seeds: int
+    rates: list[float] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
+    seed_keys: tuple[str, ...] = ("seed",)
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"compare: --seeds must be at least 1; got {self.seeds}.")
+        for rate in self.rates:
+            if not 0 < rate < math.inf:
+                raise ValueError(f"compare: --rates must be positive and finite; got {rate:g}.")
+        for override in self.overrides:
+            key = override.partition("=")[0].strip()
+            if key in self.seed_keys:
+                raise ValueError(f"compare: it sets {key} itself, from 0 on; got --set {override}. Use --seeds.")
+        # The rates of a frozen dataclass: those of the recipe if none were named.
+        rates = sorted(set(self.rates)) or default_rates(self.base.optimizer.lr)
+        object.__setattr__(self, "rates", rates)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The recipe's own settings."""
+        return read_recipe(self.recipe)
+
+    @cached_property
+    def base(self) -> Config:
+        """The config that all cells start from."""
+        return make_config(self.values, self.overrides, owner=f"recipe {self.recipe}")
+
+    @cached_property
+    def groups(self) -> list[dict[str, str]]:
+        """Every combination of the factors' values."""
+        return [dict(zip(self.factors, values, strict=True)) for values in itertools.product(*self.factors.values())]
+
+    @cached_property
+    def folder_name(self) -> str:
+        """What folders of this recipe are called."""
+        return Path(self.recipe).stem if self.recipe.endswith((".yaml", ".yml")) else self.recipe.replace("/", "-")
+
+    @cached_property
+    def _configs(self) -> dict[str, Config]:
+        return {}
+
+    def cell_overrides(self, cell: Cell) -> list[str]:
+        """All that makes a cell out of the recipe, as ``key=value``."""
+        found = list(self.overrides)
+        for key, value in cell.factors.items():
+            if key == "loss":
+                found += loss_overrides(value, self.base)
+            elif getattr(getattr(self.base, key, None), "name", None) != value:
+                found.append(f"{key}={value}")
+        return [*found, f"optimizer.lr={cell.rate!r}", *(f"{key}={cell.seed}" for key in self.seed_keys)]
+
+    def config(self, cell: Cell) -> Config:
+        """The whole config of a cell."""
+        if cell.title not in self._configs:
+            overrides = self.cell_overrides(cell)
+            self._configs[cell.title] = make_config(self.values, overrides, owner=f"recipe {self.recipe}")
+        return self._configs[cell.title]
+
+    def fingerprint(self, cell: Cell) -> str:
+        """The fingerprint of a cell's config."""
+        return fingerprint(self.config(cell).to_dict())
+
+    def cell_name(self, cell: Cell) -> str:
+        """The name of a cell's files: readable, and different for different configs."""
+        readable = "-".join([*cell.factors.values(), f"rate{cell.rate:g}", f"seed{cell.seed}"])
+        return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', readable)}-{self.fingerprint(cell)[:12]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON can hold it."""
+        return {**asdict(self), "seed_keys": list(self.seed_keys)}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Comparison":
+        """The comparison that :meth:`to_dict` made this record of."""
+        return cls(**{**record, "seed_keys": tuple(record["seed_keys"])})
+
+
+def fingerprint(values: dict[str, Any]) -> str:
+    """The SHA-256 of a whole config; settings that an old row does not know have their defaults.
+
+    So a setting that is added to :class:`ncmi.training.config.Config` leaves finished rows valid, and a default that is
+    changed does not.
+
+    >>> fingerprint({}) == fingerprint(Config().to_dict()) != fingerprint({"epochs": 3})
+    True
+    """
+    whole = _completed(Config().to_dict(), values)
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _completed(defaults: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _completed(defaults[key], value)
+        if isinstance(value, dict) and isinstance(defaults.get(key), dict)
+        else value
+        for key, value in values.items()
+    }
+    return {**defaults, **both}

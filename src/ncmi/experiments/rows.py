@@ -1,0 +1,135 @@
+"""``rows.jsonl``: a line for each finished cell, with its numbers and what they depend on."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ncmi.experiments.cells import Cell, Comparison, fingerprint
+from ncmi.report.curves import read_rows
+from ncmi.training.run_folder import RunFolder
+
+try:
+    import fcntl
+except ImportError:  # Windows: there, one comparison at a time
+    fcntl = None
+
+Row = dict[str, Any]
+
+_PARTS = ("validation", "test")
+_SCORES = ("top1", "top5", "ece")
+_SUMMARY = ("scale", "epochs", "seconds", "peak_memory_bytes", "images_per_second", "train_samples")
+_ENVIRONMENT = ("processor", "torch", "threads")
+
+
+class RowFile:
+    """The rows of a comparison's folder.
+
+    Args:
+        path: the file; the first row makes it.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def rows(self) -> dict[str, Row]:
+        """All rows by the fingerprint of their config."""
+        rows = read_rows(self.path) if self.path.is_file() else []
+        return {fingerprint(row["config"]): row for row in rows}
+
+    def append(self, row: Row) -> None:
+        """Add a row, whole or not at all; a cell that another process has brought already is left alone."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            content = file.read()
+            if content and not content.endswith(b"\n"):  # a killed writer's last line, which this one must not join
+                file.truncate(content.rfind(b"\n") + 1)
+            if row["fingerprint"] in self.rows():
+                return
+            file.write((json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def make_row(comparison: Comparison, cell: Cell, folder: RunFolder, failed: str | None = None) -> Row:
+    """A cell's row, from its run folder.
+
+    Args:
+        comparison: the whole.
+        cell: the run.
+        folder: where it ran.
+        failed: the sentence that it ended with, if it has no result.
+    """
+    config = comparison.config(cell)
+    environment = folder.read_json(folder.environment)["started"] if folder.environment.is_file() else {}
+    row: Row = {
+        "recipe": comparison.recipe,
+        **cell.factors,
+        "options": config.loss.options,
+        "rate": cell.rate,
+        "seed": cell.seed,
+        "scale": config.scale,
+        "overrides": comparison.cell_overrides(cell),
+        "fingerprint": comparison.fingerprint(cell),
+        "commit": _commit(environment),
+        **{name: environment.get(name) for name in _ENVIRONMENT},
+    }
+    if failed is not None:
+        return {**row, "epochs": config.epochs, "failed": failed, "config": config.to_dict()}
+    summary = folder.read_json(folder.summary)
+    evaluation = summary["evaluation"]
+    return {
+        **row,
+        **{name: summary[name] for name in _SUMMARY},
+        "headline": summary.get("headline", "own"),
+        "decisions": {decision["name"]: _scores(decision["parts"]) for decision in evaluation["decisions"]},
+        "information": {name: evaluation["information"].get("test", {}).get(name) for name in ("cmi", "gamma", "ncmi")},
+        "config": config.to_dict(),
+    }
+
+
+def validation_accuracy(row: Row) -> float | None:
+    """What a rate is chosen by: the accuracy of the loss's headline decision on validation; ``None`` for a failed run."""
+    if "failed" in row:
+        return None
+    decision = row["decisions"].get(row["headline"])
+    if decision is None:
+        raise ValueError(
+            f"compare: {row['config']['loss']['name']} is judged by its {row['headline']}, which was not evaluated. Add it to "
+            "the setting decisions, and compare again."
+        )
+    if "validation" not in decision:
+        raise ValueError(no_validation(row["config"]["data"]["name"]))
+    return decision["validation"]["top1"]
+
+
+def accuracy_by_seed(rows: dict[int, Row], decision: str) -> dict[int, float]:
+    """The accuracy on the test set, of the runs that have this decision."""
+    found = {seed: row["decisions"].get(decision, {}).get("test") for seed, row in rows.items()}
+    return {seed: score["top1"] for seed, score in found.items() if score is not None}
+
+
+def no_validation(data: str) -> str:
+    """The sentence for data on which no rate can be chosen."""
+    return (
+        f"compare: rates are chosen on a validation part, and {data} has none here. Set data.validation, such as "
+        "--set data.validation=0.1, or name a single rate with --rates."
+    )
+
+
+def distinct(rows: Iterable[Row], name: str) -> list[Any]:
+    """The values that rows have for a name, each once."""
+    return list(dict.fromkeys(row[name] for row in rows if row.get(name) is not None))
+
+
+def _scores(parts: dict[str, Any]) -> dict[str, Any]:
+    return {part: {score: parts[part][score] for score in _SCORES} for part in _PARTS if part in parts}
+
+
+def _commit(environment: Row) -> str | None:
+    commit = environment.get("commit")
+    return f"{commit}-dirty" if commit and environment.get("uncommitted_changes") else commit
