@@ -5,6 +5,7 @@ Shapes: N samples, C classes, D feature width.
 Only tensors enter here. Features are standardised by the caller, so one weight decay means the same for every coordinate.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ _MAX_ITERATIONS = 2000
 # torch's L-BFGS learns no curvature from a step whose length times change of gradient is below 1e-10, and crawls from there
 # on. Near the minimum all steps are; minimising a large multiple of the objective keeps them above.
 _MULTIPLE = 1e8
+_RISES = 2
 
 
 class Line(NamedTuple):
@@ -123,15 +125,18 @@ def search_weight_decay(features: Tensor, targets: Tensor, start: Line, toleranc
 
     Each candidate is minimised to ``tolerance``: a fit that stops early is regularised by the stop, and a weak weight decay
     would win with a solution that it does not have. The strongest comes first. The next starts where the last step of the path
-    leads when it is repeated, because weights move about evenly with ln λ. All are tried: where a large direction says nothing
-    about the class and small ones do, the held-out cross-entropy rises before it falls.
+    leads when it is repeated, because weights move about evenly with ln λ.
+
+    The search ends when the held-out cross-entropy has risen twice in a row: the weaker candidates are the costly ones. But
+    not before it was below half of ln C: where a large direction says nothing about the class and small ones do, it rises
+    before it falls.
     """
     held_out = held_out_rows(targets, seed)
     train = (features[~held_out], targets[~held_out])
     test = (features[held_out], targets[held_out])
     before = line = start
     chosen, lowest, steepest = WEIGHT_DECAYS[0], float("inf"), 0.0
-    best = start
+    best, last, rises = start, float("inf"), 0
     for weight_decay in WEIGHT_DECAYS:
         ahead = Line(2 * line.weight - before.weight, 2 * line.bias - before.bias)
         before = line
@@ -140,6 +145,10 @@ def search_weight_decay(features: Tensor, targets: Tensor, start: Line, toleranc
         value = float(objective(line, *test)[0])
         if value < lowest:
             chosen, lowest, best = weight_decay, value, line
+        rises = rises + 1 if value > last else 0
+        last = value
+        if rises == _RISES and lowest < 0.5 * math.log(len(start.bias)):
+            break
     return Choice(chosen, best, steepest)
 
 
