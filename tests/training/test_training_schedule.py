@@ -55,8 +55,13 @@ def test_warm_up_rises_to_the_schedule_and_is_part_of_the_epochs():
 
 
 def test_a_warm_up_longer_than_the_run_is_refused():
-    with pytest.raises(ValueError, match="warmup_epochs=5 must be less than the 5 epochs"):
+    with pytest.raises(ValueError, match="warmup_epochs=5 must be less than the run's epochs, 5"):
         make_schedule(ScheduleConfig("cosine", warmup_epochs=5), 5, 7)
+
+
+def test_one_cycle_has_no_warm_up():
+    with pytest.raises(ValueError, match="one-cycle has a rise of its own"):
+        make_schedule(ScheduleConfig("one-cycle", warmup_epochs=1), 5, 7)
 
 
 def test_one_step_is_enough():

@@ -24,7 +24,7 @@ def add_arguments(parser: Any) -> None:
         help="override settings of the recipe, for all losses: epochs=5",
     )
     parser.add_argument("--out", type=str, help="where rows and table go (by default results/compare/<recipe>)")
-    parser.add_argument("--jobs", type=int, help="runs side by side (by default one for each core)")
+    parser.add_argument("--jobs", type=int, help="runs side by side (by default one for each core; with a GPU, 1)")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the runs and which of them are done; train nothing"
     )
@@ -49,8 +49,11 @@ def run(arguments: Any) -> int:
         check_validation(comparison)
         print(describe(comparison, out, runs))
         return 0
+    import torch
+
+    jobs = 1 if arguments.jobs is None and torch.cuda.is_available() else arguments.jobs
     try:
-        table = compare(comparison, out, runs, jobs=arguments.jobs, say=_say)
+        table = compare(comparison, out, runs, jobs=jobs, say=_say)
     except Stopped as stopped:
         print(f"ncmi compare: {stopped}", file=sys.stderr)
         return 128 + stopped.number

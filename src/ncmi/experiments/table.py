@@ -122,6 +122,8 @@ def _has_reference(groups: list[dict[str, str]]) -> bool:
 def _line(plan: Plan, reference: Plan | None) -> Line:
     runs = plan.runs
     accuracies = {name: accuracy_by_seed(runs, name) for name in _DECISIONS}
+    if any(row["headline"] != "own" for row in runs.values()):  # what it tracks to be watched by is not a decision
+        accuracies["own"] = {}
     differences = {
         name: None if reference is None else paired_difference(accuracies[name], accuracy_by_seed(reference.runs, name))
         for name in _COMPARED

@@ -18,12 +18,14 @@ def make_schedule(config: ScheduleConfig, epochs: int, steps_per_epoch: int) -> 
     [1.0, 1.0, 0.1, 0.01]
     """
     total = epochs * steps_per_epoch
+    if config.name == "one-cycle" and config.warmup_epochs:
+        raise ValueError("schedule: one-cycle has a rise of its own; set schedule.rise, and warmup_epochs to 0.")
     if config.name == "one-cycle":
         return lambda step: _one_cycle(step, total, config.rise)
     warmup = config.warmup_epochs * steps_per_epoch
     if warmup >= total:
         raise ValueError(
-            f"schedule: warmup_epochs={config.warmup_epochs} must be less than the {epochs} epochs of the run. Shorten it."
+            f"schedule: warmup_epochs={config.warmup_epochs} must be less than the run's epochs, {epochs}. Shorten it."
         )
 
     def factor(step: int) -> float:
