@@ -55,6 +55,10 @@ def test_the_benchmark_table_is_in_step_with_the_newest_run():
     run(sys.executable, "-m", "benchmarks.table", "README.md", "--check")
 
 
+def test_the_tables_of_the_documents_are_in_step_with_the_rows():
+    run(sys.executable, "docs/tables.py", "--check")
+
+
 def test_links_lead_to_files():
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
