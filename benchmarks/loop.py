@@ -88,8 +88,8 @@ def main() -> None:
     """Measure, print, and append the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="cifar100/small")
-    parser.add_argument("--rounds", type=int, default=8, help="turns of each")
-    parser.add_argument("--steps", type=int, default=20, help="steps a turn")
+    parser.add_argument("--rounds", type=int, default=4, help="turns of each")
+    parser.add_argument("--steps", type=int, default=78, help="steps a turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=LOOP_RESULTS, help="file to append rows to")
     options = parser.parse_args()
