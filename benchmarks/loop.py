@@ -16,21 +16,15 @@ import torch
 from benchmarks import LOOP_RESULTS
 from benchmarks.head import machine
 from ncmi.recipes import read_recipe
-from ncmi.training.config import Config, make_config
+from ncmi.training.config import make_config
 from ncmi.training.loop import train_epoch
 from ncmi.training.processes import StopSignal, join_processes
 from ncmi.training.progress import Progress
 from ncmi.training.run import Run
 from ncmi.training.run_folder import RunFolder
-from ncmi.training.setup import Setup
+from ncmi.training.setup import Setup, algorithms
 
 GOAL = 0.95
-
-
-def make_run(config: Config, folder: str) -> Run:
-    """A run of the recipe, with a short epoch, so that loop and bare steps can take turns."""
-    with join_processes("cpu") as processes:
-        return Run(Setup(config, processes), RunFolder(folder))
 
 
 def loop_seconds(run: Run, stop: StopSignal) -> float:
@@ -61,8 +55,13 @@ def measure(recipe: str, loss: str, rounds: int, steps: int) -> dict[str, Any]:
     values = read_recipe(recipe)
     size = steps * values["batch_size"]
     config = make_config(values, [f"loss={loss}", f"epochs={rounds + 1}", f"data.train_size={size}"])
-    with tempfile.TemporaryDirectory() as folder, StopSignal() as stop:
-        run = make_run(config, folder)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        StopSignal() as stop,
+        join_processes("cpu") as processes,
+        algorithms(config, processes),
+    ):
+        run = Run(Setup(config, processes), RunFolder(folder))
         run.batches.set_epoch(0)
         batches = list(run.batches)
         bare, loop = [], []

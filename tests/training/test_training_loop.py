@@ -87,10 +87,10 @@ def test_the_first_20_losses_are_golden(tmp_path, monkeypatch, loss):
 
     seen = []
 
-    def step_and_remember(run, batch, step=loop.step):
-        value, features = step(run, batch)
-        seen.append(value)
-        return value, features
+    def step_and_remember(run, batch, look, step=loop.step):
+        values = step(run, batch, look)
+        seen.append(values["loss"])
+        return values
 
     monkeypatch.setattr(loop, "step", step_and_remember)
     start(tmp_path / "run", f"loss={loss}")
@@ -158,10 +158,10 @@ def test_signals_save_and_leave(tmp_path, number):
 def test_a_signal_in_this_process_is_a_stop(tmp_path, monkeypatch):
     from ncmi.training import loop
 
-    def step_and_stop(run, batch, step=loop.step):
+    def step_and_stop(run, batch, look, step=loop.step):
         if run.state.step == 20:
             os.kill(os.getpid(), signal.SIGTERM)
-        return step(run, batch)
+        return step(run, batch, look)
 
     monkeypatch.setattr(loop, "step", step_and_stop)
     with pytest.raises(Stopped, match="stopped in epoch 2 after step 4 of 17") as stopped:
@@ -173,7 +173,7 @@ def test_a_signal_in_this_process_is_a_stop(tmp_path, monkeypatch):
 def test_divergence_ends_with_a_sentence_and_keeps_the_last_checkpoint(tmp_path):
     with pytest.raises((Diverged, ValueError), match=r"diverged|must be finite"):
         start(tmp_path / "run", "loss=ce", "optimizer.lr=1e9", "schedule=constant", "epochs=3")
-    assert not (tmp_path / "run" / "summary.json").exists()
+    assert not (tmp_path / "run").exists(), "nothing was saved, so nothing is left to go on with"
 
 
 def test_a_finished_run_is_left_alone(tmp_path):
@@ -274,6 +274,112 @@ def test_frozen_networks_keep_their_weights(tmp_path):
         for name in ("first", "second")
     ]
     assert top1[1] > top1[0] - 0.2
+
+
+def test_averages_start_after_the_centroids(tmp_path):
+    overrides = ["engine.ema=0.9", "loss.options.centroids_start=class_means", "data.validation=0"]
+    summary = start(tmp_path / "run", *overrides)
+    assert summary["evaluation"]["decisions"][0]["parts"]["test"]["top1"] > 0.5
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    with RunFolder(tmp_path / "run").locked():
+        other = subprocess.run(command(tmp_path / "run", "epochs=1"), capture_output=True, text=True)
+    assert other.returncode == 1
+    assert "is in use: another process trains there" in other.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_run_is_not_taken_over(tmp_path):
+    start(tmp_path / "first")
+    folder = tmp_path / "second"
+    (folder / "checkpoints").mkdir(parents=True)
+    (tmp_path / "first" / "checkpoints" / "last.pt").rename(folder / "checkpoints" / "last.pt")
+    with pytest.raises(FileExistsError, match="is not an empty folder"):
+        start(folder, "seed=5")
+
+
+def test_best_is_never_behind_what_last_says(tmp_path, monkeypatch):
+    from ncmi.training import run_folder
+
+    calls = []
+
+    def save_and_die(path, content, save=run_folder.save_checkpoint):
+        save(path, content)
+        calls.append(path.name)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_folder, "save_checkpoint", save_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        start(tmp_path / "run", "epochs=3")
+    monkeypatch.undo()
+    start(tmp_path / "run", "epochs=3", resume=True)
+    folder = RunFolder(tmp_path / "run")
+    best = folder.read_checkpoint("best")["state"]
+    assert best["epoch"] == best["best_epoch"] == folder.read_json(folder.summary)["best_epoch"]
+
+
+def test_weights_to_start_from_are_read_once(tmp_path):
+    start(tmp_path / "first")
+    file = tmp_path / "first" / "weights.safetensors"
+    start(tmp_path / "second", f"model.init_from={file}", "epochs=1")
+    file.unlink()
+    folder = RunFolder(tmp_path / "second")
+    folder.summary.unlink()
+    start(folder.path, f"model.init_from={file}", "epochs=1", resume=True)
+
+
+def test_large_seeds_work(tmp_path):
+    start(tmp_path / "run", "seed=2026111523", "epochs=1", "data.train_size=128")
+    with pytest.raises(ValueError, match=r"seed must lie in \[0, 2\^31\)"):
+        start(tmp_path / "other", "seed=20261115230000")
+
+
+def test_a_network_of_ones_own_trains(tmp_path, monkeypatch):
+    (tmp_path / "my_networks.py").write_text(
+        "from torch import nn\n"
+        "def flat(width):\n"
+        "    module = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU())\n"
+        "    module.num_features = width\n"
+        "    return module\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    start(tmp_path / "run", "model=my_networks:flat", "model.options.width=12", "epochs=1")
+    assert "network.body.1.weight" in weights(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"'my_networks:missing' must be package.module:function"):
+        start(tmp_path / "other", "model=my_networks:missing")
+
+
+def test_adamw_decays_matrices_alone(tmp_path):
+    from ncmi.training.build import make_optimizer, make_parts, make_task
+
+    config = make_config(QUICK, ["optimizer=adamw", "optimizer.weight_decay=0.1", "loss=ce"])
+    task = make_task(config, make_parts(config.data), initialize=True)
+    for group in make_optimizer(config, task).param_groups:
+        for parameter in group["params"]:
+            assert group["weight_decay"] == (0.1 if parameter.ndim > 1 else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["schedule=step"], "step needs milestones"),
+        (["schedule=step", "schedule.milestones=[1, 9]"], r"got \[1.0, 9.0\]"),
+        (["engine.compile=true", "optimizer.micro_batch=2"], "do not go together"),
+        (["optimizer.nesterov=true", "optimizer.momentum=0"], "nesterov needs a momentum"),
+        (["loss.options.preset=paper", "loss.options.temperature=1"], "leave out temperature, or the preset"),
+        (["data.train_size=5"], "5 of 10 classes of digits have no training sample"),
+        (["data.crop=8"], "out of sight"),
+        (["model.options.hidden=3"], "'mlp' cannot be built with the options"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(tmp_path, overrides, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        start(tmp_path / "run", *overrides)
+    assert not (tmp_path / "run").exists()
 
 
 def test_nothing_to_train_is_refused(tmp_path):

@@ -83,7 +83,7 @@ def test_a_terminal_shows_everything():
     assert re.match(r" 5[01]% \|", bars[0])
     assert bars[-1].startswith("100% |")
     assert re.search(
-        r"\| \d\d:\d\d left, epoch 3, loss 0\.5000, accuracy 91\.2%, NCMI 0\.0082, CMI 0\.0123, Γ 1\.5000, 123[45] images/s",
+        r"\| \d\d:\d\d, loss 0\.5, acc 91\.2%, NCMI 0\.0082, CMI 0\.0123, Γ 1\.5, 123[45] images/s, epoch 3",
         bars[-1],
     )
     assert all(len(bar) <= 140 for bar in bars)
@@ -107,17 +107,17 @@ def test_lines_stand_above_the_bar():
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
 def test_a_narrow_terminal_shows_whole_values(columns):
     _, shown = run(columns=columns)
-    last = [bar for bar in shown.split("\r") if "|" in bar][-1].rstrip()
+    last = [bar for bar in shown.split("\r") if "%" in bar][-1].rstrip()
     assert len(last) <= columns
-    values = last.split(" left")[1].split(", ")[1:]
-    whole = ["epoch 3", "loss 0.5000", "accuracy 91.2%", "NCMI 0.0082", "CMI 0.0123", "Γ 1.5000", "1234 images/s"]
-    assert values == whole[: len(values)]
-    assert len(values) >= {40: 1, 60: 2, 80: 3, 100: 5}[columns]
+    values = last.split(", ")[1:]
+    whole = ["loss 0.5", "acc 91.2%", "NCMI 0.0082", "CMI 0.0123", "Γ 1.5", "1234 images/s", "epoch 3"]
+    assert set(values) <= set(whole)
+    assert len(values) >= {40: 2, 60: 4, 80: 6, 100: 7}[columns]
 
 
 def test_a_terminal_that_does_not_know_its_width():
     _, shown = run(columns=0)
-    assert "loss 0.5000" in shown
+    assert "loss 0.5" in shown
 
 
 def test_other_ranks_say_nothing():

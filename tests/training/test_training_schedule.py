@@ -66,4 +66,10 @@ def test_one_cycle_has_no_warm_up():
 
 def test_one_step_is_enough():
     for name in ("constant", "step", "cosine", "one-cycle"):
-        assert factors(ScheduleConfig(name), epochs=1, steps=1)[0] > 0
+        assert factors(ScheduleConfig(name, milestones=[0.5]), epochs=1, steps=1)[0] > 0
+
+
+@pytest.mark.parametrize("milestones", [[], [2, 5], [0]])
+def test_a_step_that_never_comes_is_refused(milestones):
+    with pytest.raises(ValueError, match="milestones between 0 and the run's epochs, 5"):
+        make_schedule(ScheduleConfig("step", milestones=milestones), 5, 7)

@@ -1,5 +1,6 @@
 """Look at this machine: versions, devices, which data are there and whole, and how long the small recipes take."""
 
+import subprocess
 import sys
 from typing import Any
 
@@ -43,6 +44,16 @@ def _print_environment(device: Any) -> None:
         print(f"  {name}: {value}")
     missing = [f"{name} ({use})" for name, use in _OPTIONAL.items() if find_spec(name) is None]
     print(f"  not installed: {', '.join(missing) or 'nothing'}")
+    if device.type == "cpu" and not _bf16_works():
+        print(
+            "  bf16: matrix products crash here; set ONEDNN_MAX_CPU_ISA=AVX512_CORE, or take engine.precision=float32"
+        )
+
+
+def _bf16_works() -> bool:
+    """Whether a matrix product in bfloat16 survives: some processors announce instructions that they then refuse."""
+    program = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
 
 
 def _print_data(data_dir: str | None) -> bool:

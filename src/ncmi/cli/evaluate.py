@@ -14,7 +14,7 @@ def add_arguments(parser: Any) -> None:
 
 
 def run(arguments: Any) -> int:
-    """Print the table; it is also written to the run folder."""
+    """Print the table; without overrides it is also written to the run folder."""
     from ncmi.training.config import make_config
     from ncmi.training.processes import join_processes
     from ncmi.training.run import load_task
@@ -28,8 +28,9 @@ def run(arguments: Any) -> int:
         setup = Setup(config, processes)
         evaluation = setup.evaluate(load_task(setup, folder, arguments.checkpoint))
         if evaluation is not None:
-            content = {"checkpoint": arguments.checkpoint, **evaluation.to_dict()}
-            folder.write_json(folder.path / f"evaluation-{arguments.checkpoint}.json", content)
+            content = {"checkpoint": arguments.checkpoint, "overrides": overrides, **evaluation.to_dict()}
+            if not overrides:  # the folder keeps what belongs to its own config
+                folder.write_json(folder.path / f"evaluation-{arguments.checkpoint}.json", content)
             print(json.dumps(content, indent=1) if arguments.json else evaluation.table())
         processes.wait()
     return 0

@@ -47,10 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
         if os.environ.get("NCMI_TRACEBACK"):
             raise
-        print(f"ncmi {chosen.command}: {_line(error)}", file=sys.stderr)
+        # Not one of our own sentences: the place it comes from may be wanted.
+        where = " (NCMI_TRACEBACK=1 shows where.)" if isinstance(error, TypeError | RuntimeError) else ""
+        print(f"ncmi {chosen.command}: {_line(error)}{where}", file=sys.stderr)
         return 1
 
 

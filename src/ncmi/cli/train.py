@@ -4,6 +4,7 @@ For several processes: torchrun --nproc-per-node 2 -m ncmi train RECIPE
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,11 @@ def _train(config: Any, folder: str, arguments: Any) -> int:
     finished = place.finished
     try:
         train(config, place, resume=arguments.resume, device=arguments.device, quiet=arguments.quiet)
-        if finished:
+        if finished and not arguments.quiet and _speaks():
             print(f"{folder}: this run is finished; `ncmi evaluate {folder}` prints its table.")
     except Stopped as stopped:
-        print(stopped, file=sys.stderr)
+        if _speaks():
+            print(stopped, file=sys.stderr)
         return 128 + stopped.number
     return 0
 
@@ -81,3 +83,8 @@ def _train(config: Any, folder: str, arguments: Any) -> int:
 def _default_folder(recipe: str, config: Any) -> str:
     name = Path(recipe).stem if recipe.endswith((".yaml", ".yml")) else recipe.replace("/", "-")
     return str(Path("runs") / f"{name}-{config.loss.name}-seed{config.seed}")
+
+
+def _speaks() -> bool:
+    """Whether this process prints: one of all those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"

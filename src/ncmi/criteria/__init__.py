@@ -47,6 +47,9 @@ def create_criterion(name: str, num_classes: int, num_features: int, **options: 
     choose("loss", "name", name, list_criteria())
     if name == "ncmi":
         _check_options(name, options, make_ncmi)
+        if options.get("preset") is not None and len(options) > 1:
+            others = ", ".join(option for option in options if option != "preset")
+            raise ValueError(f"loss: preset stands for all other options of 'ncmi'; leave out {others}, or the preset.")
         return NCMICriterion(make_ncmi(num_classes, num_features, **options))
     _check_options(name, options, BASELINES[name])
     loss = make_baseline(name, num_classes, num_features, **options)

@@ -67,6 +67,18 @@ def permutation(length: int, *, seed: int, epoch: int = 0, purpose: int = ORDER)
     return sample_hash(torch.arange(length), seed=seed, epoch=epoch, purpose=purpose).argsort(stable=True)
 
 
+def combined_seed(*numbers: int) -> int:
+    """A 63-bit seed for a generator of torch, a function of all the numbers and of their order.
+
+    >>> combined_seed(0, 1) == combined_seed(0, 1), combined_seed(0, 1) == combined_seed(1, 0)
+    (True, False)
+    """
+    value = 0
+    for number in numbers:
+        value = _mix(value + _GAMMA * (number + 1))
+    return value >> 1
+
+
 def _key(seed: int, epoch: int, purpose: int) -> int:
     return _mix(_mix(_mix(seed) + _GAMMA * (epoch + 1)) + _GAMMA * (purpose + 1))
 

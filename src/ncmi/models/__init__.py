@@ -2,8 +2,11 @@
 
 import difflib
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -52,7 +55,9 @@ def create_model(name: str, *, num_classes: int = 0, **options: Any) -> nn.Modul
     ``forward_head(x, pre_logits=False)``.
 
     Args:
-        name: one of :func:`list_models`, or ``timm:<name>``.
+        name: one of :func:`list_models`, ``timm:<name>``, or ``package.module:function`` for a function of yours (a file
+            ``networks.py`` here is the package ``networks``) that returns a module with ``num_features``, whose output is
+            features.
         num_classes: C; with 0 the network has no head and returns features.
         options: of the class: ``stem``, ``width``, ``blocks``, ``in_channels`` (:class:`ResNet`), ``in_features``,
             ``hidden``, ``batch_norm`` (:class:`MLP`); timm's own for a timm model, with ``in_channels`` for ``in_chans``.
@@ -64,6 +69,8 @@ def create_model(name: str, *, num_classes: int = 0, **options: Any) -> nn.Modul
     """
     if name.startswith(_TIMM):
         return _create_timm_model(name.removeprefix(_TIMM), num_classes, options)
+    if ":" in name:
+        return _create_own_model(name, num_classes, options)
     build = _MODELS[choose("create_model", "name", name, [*_MODELS, f"{_TIMM}<name>"])]
     parameters = inspect.signature(build).parameters
     for option in options:
@@ -72,6 +79,23 @@ def create_model(name: str, *, num_classes: int = 0, **options: Any) -> nn.Modul
         if parameter.default is parameter.empty and parameter.name not in options:
             raise ValueError(f"create_model: {name!r} needs {parameter.name}; pass {parameter.name}=….")
     return build(num_classes=num_classes, **options)
+
+
+def _create_own_model(name: str, num_classes: int, options: dict[str, Any]) -> nn.Module:
+    """What a user's function returns, with the names that training asks for."""
+    module_name, _, function_name = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # which a console script does not search by itself
+    try:
+        function = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"create_model: {name!r} must be package.module:function, timm:<name> or one of {', '.join(list_models())}; "
+            f"{error}."
+        ) from error
+    if num_classes:
+        raise ValueError(f"create_model: {name!r} returns features; create it with num_classes=0.")
+    return as_backbone(function(**options))
 
 
 def _create_timm_model(name: str, num_classes: int, options: dict[str, Any]) -> nn.Module:

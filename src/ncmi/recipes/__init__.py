@@ -22,7 +22,7 @@ def list_recipes() -> list[str]:
     return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
 
 
-def read_recipe(name: str) -> dict[str, Any]:
+def read_recipe(name: str, _below: tuple[str, ...] = ()) -> dict[str, Any]:
     """The values of a recipe: one that comes with the package, or a YAML file by its path.
 
     >>> read_recipe("cifar100/resnet34")["model"]["name"]
@@ -41,7 +41,11 @@ def read_recipe(name: str) -> dict[str, Any]:
         )
     values = _read(path)
     base = values.pop("extends", None)
-    return values if base is None else _merged(read_recipe(str(base)), values)
+    if base is None:
+        return values
+    if base in (*_below, name):
+        raise ValueError(f"recipe: {name} extends itself, by way of {base}.")
+    return _merged(read_recipe(str(base), (*_below, name)), values)
 
 
 def _read(path: Path) -> dict[str, Any]:

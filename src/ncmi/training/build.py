@@ -61,6 +61,13 @@ def make_parts(config: DataConfig) -> Parts:
                 "remain beside the validation part. Lower it."
             )
         train = train.subset(stratified_subset(train.targets, config.train_size, config.split_seed))
+    missing = (train.targets.bincount(minlength=source.num_classes) == 0).nonzero().flatten().tolist()
+    if missing:
+        names = ", ".join(source.class_names[target] for target in missing[:5])
+        raise ValueError(
+            f"data: {len(missing)} of {source.num_classes} classes of {config.name} have no training sample ({names}). Raise "
+            "train_size, or lower validation."
+        )
     return Parts(source, train, validation)
 
 
@@ -80,6 +87,11 @@ def make_train_loader(config: Config, parts: Parts, processes: Processes, views:
         if views > 1:
             crop, normalize = ImageViews(crop, views), BatchViews(normalize, views)
         return FolderLoader(parts.train, crop, normalize, config.batch_size, num_workers=data.workers, **settings)
+    _, height, width = parts.train.image_shape
+    if data.crop >= min(height, width):
+        raise ValueError(
+            f"data: crop={data.crop} would move images of {height} × {width} pixels out of sight. Lower it."
+        )
     augment = Augment(*statistics, crop=data.crop, flip=data.flip, rotation=data.rotation)
     transform = BatchViews(augment, views) if views > 1 else augment
     return TensorLoader(parts.train, transform, config.batch_size, **settings)
@@ -101,7 +113,7 @@ def _place(processes: Processes) -> dict[str, Any]:
 
 
 def make_network(config: Config, parts: Parts) -> nn.Module:
-    """The network for the images of a data set, with the weights that it starts from."""
+    """The network for the images of a data set, with random weights."""
     model = config.model
     options = dict(model.options)
     if isinstance(parts.train, ImageSet):
@@ -111,18 +123,22 @@ def make_network(config: Config, parts: Parts) -> nn.Module:
         sizes = {"in_channels": 3, "in_features": 3 * config.data.train_resolution**2}
     if model.name == "mlp":
         options.setdefault("in_features", sizes["in_features"])
-    elif not model.name.startswith("timm:") or sizes["in_channels"] != 3:
+    elif ":" not in model.name or (model.name.startswith("timm:") and sizes["in_channels"] != 3):
         options.setdefault("in_channels", sizes["in_channels"])
-    network = create_model(model.name, **options)
-    if model.init_from is not None:
-        load_weights(network, model.init_from, model.init_prefix)
-    return network
+    try:
+        return create_model(model.name, **options)
+    except TypeError as error:
+        raise ValueError(
+            f"model: {model.name!r} cannot be built with the options {model.options} ({error})."
+        ) from error
 
 
-def make_task(config: Config, parts: Parts) -> Task:
-    """Network and criterion with random numbers of the config's seed."""
+def make_task(config: Config, parts: Parts, initialize: bool) -> Task:
+    """Network and criterion with random numbers of the config's seed; ``initialize`` reads the weights to start from."""
     torch.manual_seed(config.seed)
     network = make_network(config, parts)
+    if initialize and config.model.init_from is not None:
+        load_weights(network, config.model.init_from, config.model.init_prefix)
     num_features: int = network.num_features  # pyright: ignore[reportAssignmentType]
     criterion = create_criterion(config.loss.name, parts.source.num_classes, num_features, **config.loss.options)
     return Task(network, criterion, frozen=config.optimizer.backbone_lr == 0, micro_batch=config.optimizer.micro_batch)
@@ -136,12 +152,12 @@ def make_optimizer(config: Config, task: Task) -> torch.optim.Optimizer:
         centroid_lr = task.criterion.own_lr if settings.name == "sgd" else 10 * settings.lr
     own = [p for p in task.criterion.own_parameters() if p.requires_grad]
     names = {id(parameter) for parameter in own}
+    head = [p for p in task.criterion.parameters() if id(p) not in names]
+    network_lr, decay = settings.lr * settings.backbone_lr, settings.weight_decay
     groups = [
-        _group("network", list(task.network.parameters()), settings.lr * settings.backbone_lr, settings.weight_decay),
-        _group(
-            "head", [p for p in task.criterion.parameters() if id(p) not in names], settings.lr, settings.weight_decay
-        ),
-        _group("centroids", own, centroid_lr, 0.0),
+        *_groups("network", list(task.network.parameters()), network_lr, decay, settings.name),
+        *_groups("head", head, settings.lr, decay, settings.name),
+        *_groups("centroids", own, centroid_lr, 0.0, settings.name),
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:
@@ -153,6 +169,12 @@ def make_optimizer(config: Config, task: Task) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.nesterov)
 
 
-def _group(name: str, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> dict[str, Any]:
+def _groups(
+    name: str, parameters: list[nn.Parameter], lr: float, weight_decay: float, optimizer: str
+) -> list[dict[str, Any]]:
+    """A group; for AdamW two, since its decay is meant for matrices: scales and biases get none (SGD's recipes decay all)."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
-    return {"params": trained, "lr": lr, "base_lr": lr, "weight_decay": weight_decay, "name": name}
+    flat = [p for p in trained if p.ndim < 2 and optimizer == "adamw" and weight_decay]
+    kept = [p for p in trained if not any(p is other for other in flat)]
+    shared = {"lr": lr, "base_lr": lr, "name": name}
+    return [{"params": kept, "weight_decay": weight_decay, **shared}, {"params": flat, "weight_decay": 0.0, **shared}]

@@ -3,12 +3,12 @@
 Only the standard library is imported at the top: the command line reads configs without waiting for torch.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from ncmi.recipes import LOSS_OPTIONS
+from ncmi.training.values import as_sentence, check_values, plain
 
 
 @dataclass
@@ -50,7 +50,7 @@ class ModelConfig:
     """The network, without a head: heads belong to the loss.
 
     Args:
-        name: as in :func:`ncmi.models.create_model`, ``timm:<name>`` included.
+        name: as in :func:`ncmi.models.create_model`: also ``timm:<name>``, and ``package.module:function`` for your own.
         options: of ``create_model``; ``in_channels`` and an MLP's ``in_features`` come from the data.
         init_from: a file of weights to start from: ours, torchvision's or timm's.
         init_prefix: what stands before the network's names in that file, if it holds several networks.
@@ -185,7 +185,7 @@ class Config:
     checkpoint_minutes: float = 15.0
 
     def __post_init__(self) -> None:
-        _check_values(self)
+        check_values(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole config as plain dictionaries, as it is written into the run folder."""
@@ -205,8 +205,12 @@ def make_config(values: Mapping[str, Any], overrides: Sequence[str] = (), owner:
     >>> config.loss, config.optimizer.lr
     (LossConfig(name='ce', options={}), 0.3)
     """
-    tree = _plain(values)
-    for override in overrides:
+    tree = plain(values)
+    for section in _NAMED:
+        if isinstance(tree.get(section), str):
+            tree[section] = _named(section, tree[section], {})
+    # Names first, so that what is set below them does not depend on the order.
+    for override in sorted(overrides, key=lambda text: "." in text.partition("=")[0]):
         _override(tree, override)
     _check_keys(owner, tree, Config)
     return _typed(owner, tree)
@@ -219,7 +223,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise ValueError(f"--set: needs key=value, such as optimizer.lr=0.1; got {override!r}.")
     try:
-        value = _number(yaml.safe_load(text))
+        value = plain(yaml.safe_load(text))
     except yaml.YAMLError as error:
         raise ValueError(f"--set: the value of {key!r} cannot be read as YAML: {text!r}.") from error
     *sections, last = key.strip().split(".")
@@ -228,29 +232,22 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ValueError(f"--set: {key!r} goes below {section!r}, which is a value and not a section.")
     if last in _NAMED and not sections and isinstance(value, str):
-        options = {"options": dict(LOSS_OPTIONS[value])} if last == "loss" and value in LOSS_OPTIONS else {}
-        value = {"name": value, **options} if last in _WITH_OPTIONS else {**tree.get(last, {}), "name": value}
+        value = _named(last, value, tree.get(last, {}))
     tree[last] = value
+
+
+def _named(section: str, name: str, before: dict[str, Any]) -> dict[str, Any]:
+    """A section that a bare name stands for; options belong to the name that had them."""
+    if section not in _WITH_OPTIONS:
+        return {**before, "name": name}
+    options = {"options": dict(LOSS_OPTIONS[name])} if section == "loss" and name in LOSS_OPTIONS else {}
+    kept = {key: value for key, value in before.items() if key not in ("name", "options")}
+    return {**kept, "name": name, **options}
 
 
 # Sections that a bare string names, and those whose options belong to the name and are dropped with it.
 _NAMED = ("data", "model", "loss", "optimizer", "schedule")
 _WITH_OPTIONS = ("model", "loss")
-
-
-def _number(value: Any) -> Any:
-    """YAML 1.1 takes 1e-3 for a string, since it has no point."""
-    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value):
-        return float(value)
-    if isinstance(value, list):
-        return [_number(item) for item in value]
-    return {key: _number(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _plain(values: Any) -> Any:
-    if isinstance(values, Mapping):
-        return {str(key): _plain(value) for key, value in values.items()}
-    return _number(list(values)) if isinstance(values, list | tuple) else _number(values)
 
 
 def _check_keys(owner: str, tree: Mapping[str, Any], kind: type, path: str = "") -> None:
@@ -284,51 +281,5 @@ def _typed(owner: str, tree: dict[str, Any]) -> Config:
     try:
         parsed = parser.parse_object(tree)
     except ArgumentError as error:
-        raise ValueError(f"{owner}: {_sentence(str(error))}") from error
+        raise ValueError(f"{owner}: {as_sentence(str(error))}") from error
     return Config(**vars(parser.instantiate(parsed)))
-
-
-def _sentence(message: str) -> str:
-    """jsonargparse's words about a value of a wrong type, as a sentence."""
-    message = re.sub(r"\s+", " ", message)
-    message = re.sub(r"Parser key \"([^\"]+)\":", r"\1:", message)
-    message = re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.Literal", "one of ")
-    return message.rstrip(".") + "."
-
-
-def _check_values(config: Config) -> None:
-    """Numbers that cannot work get a sentence before anything is read or built."""
-    positive = {
-        "epochs": config.epochs,
-        "batch_size": config.batch_size,
-        "test_batch_size": config.test_batch_size,
-        "optimizer.lr": config.optimizer.lr,
-        "optimizer.clip_norm": config.optimizer.clip_norm,
-        "optimizer.micro_batch": config.optimizer.micro_batch,
-        "data.train_size": config.data.train_size,
-        "data.train_resolution": config.data.train_resolution,
-        "data.test_resolution": config.data.test_resolution,
-        "checkpoint_minutes": config.checkpoint_minutes,
-    }
-    at_least_zero = {
-        "data.validation": config.data.validation,
-        "data.workers": config.data.workers,
-        "optimizer.weight_decay": config.optimizer.weight_decay,
-        "optimizer.centroid_lr": config.optimizer.centroid_lr,
-        "optimizer.backbone_lr": config.optimizer.backbone_lr,
-        "schedule.warmup_epochs": config.schedule.warmup_epochs,
-    }
-    below_one = {
-        "optimizer.momentum": config.optimizer.momentum,
-        "engine.ema": config.engine.ema,
-        "schedule.rise": config.schedule.rise,
-    }
-    for name, value in positive.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"config: {name} must be positive; got {value}.")
-    for name, value in at_least_zero.items():
-        if value is not None and not value >= 0:
-            raise ValueError(f"config: {name} must be 0 or more; got {value}.")
-    for name, value in below_one.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"config: {name} must lie in [0, 1); got {value}.")

@@ -51,6 +51,7 @@ def describe_environment(device: torch.device | str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
+        "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
         "world_size": world_size(),
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

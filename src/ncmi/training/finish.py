@@ -1,6 +1,5 @@
 """The end of a run: the last epoch's evaluation, and the files that stay."""
 
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -40,16 +39,20 @@ def _summary(run: Run) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in run.task.parameters()),
         "seconds": state.seconds,
         "seconds_per_epoch": state.seconds / config.epochs,
-        "images_per_second": state.step * config.batch_size / state.seconds,
+        "images_per_second": state.step * run.images_per_step / state.seconds,
         "peak_memory_bytes": _peak_memory(run.processes.device),
         "best_epoch": state.best_epoch,
         "last": run.folder.rows()[-1],
     }
 
 
-def _peak_memory(device: torch.device) -> int:
+def _peak_memory(device: torch.device) -> int | None:
     """Bytes: of the device's tensors, or of this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

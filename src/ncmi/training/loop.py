@@ -1,13 +1,16 @@
 """``train``: a run from its first step to its last, to be read from top to bottom."""
 
 import math
+import os
 import time
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ncmi.data import Batch
+from ncmi.data.keyed import combined_seed
 from ncmi.training.config import Config
 from ncmi.training.environment import describe_environment
 from ncmi.training.finish import finish
@@ -17,7 +20,7 @@ from ncmi.training.progress import Progress
 from ncmi.training.run import Run
 from ncmi.training.run_folder import RunFolder
 from ncmi.training.setup import Setup, algorithms
-from ncmi.training.trackers import Trackers, make_trackers
+from ncmi.training.trackers import Trackers, check_trackers, make_trackers
 
 _MEASURE_EVERY = 20  # steps between two looks at accuracy and NCMI of a training batch, or ten looks in a short epoch
 _AGREE_EVERY = 16  # steps between two questions to the other processes whether to stop or save
@@ -45,30 +48,38 @@ def train(
         device: as torch names it; by default a CUDA device if there is one, else the CPU.
         quiet: no progress bar and no lines.
     """
-    with join_processes(device) as processes, StopSignal() as stop:
-        (resume,) = processes.agree(resume or was_restarted())
+    with join_processes(device) as processes, StopSignal() as stop, _alone(folder, processes):
+        (resume,) = processes.agree(resume or _was_restarted(folder))
         started, config = _find(config, folder, resume, processes)
         if folder.finished:
             return folder.read_json(folder.summary)
-        with algorithms(config, processes):
-            return _train(Run(Setup(config, processes), folder), started, stop, quiet)
+        try:
+            with algorithms(config, processes):
+                return _train(Run(Setup(config, processes), folder, started), started, stop, quiet)
+        except Exception:
+            # A mistake or a divergence before the first checkpoint leaves nothing to go on with.
+            if processes.main and not started and folder.exists and not folder.last.is_file():
+                folder.discard()
+            raise
 
 
 def _train(run: Run, started: bool, stop: StopSignal, quiet: bool) -> dict[str, Any]:
-    config, folder, processes = run.config, run.folder, run.processes
+    config, processes = run.config, run.processes
+    names = config.trackers if processes.main else []
+    check_trackers(names)
+    _enter(run, started)
     progress = Progress(config.epochs * len(run.batches), run.state.step, enabled=processes.main and not quiet)
-    trackers = make_trackers(config.trackers if processes.main else [], folder.path, config.to_dict(), run.state.step)
-    try:
-        _enter(run, started)
+    with (
+        closing(progress),
+        closing(make_trackers(names, run.folder.path, config.to_dict(), run.state.step)) as trackers,
+    ):
         progress.line(title(config))
         while run.state.epoch < config.epochs:
             train_epoch(run, progress, stop)
             row = end_epoch(run, trackers)
             progress.line(_epoch_line(row, config.epochs))
+        _leave_if_asked(run, stop)
         return finish(run, title(config), progress.line)
-    finally:
-        progress.close()
-        trackers.close()
 
 
 def train_epoch(run: Run, progress: Progress, stop: StopSignal) -> None:
@@ -84,28 +95,29 @@ def train_epoch(run: Run, progress: Progress, stop: StopSignal) -> None:
         for group in run.optimizer.param_groups:
             group["lr"] = factor * group["base_lr"]
         # What a network draws at random, as dropout does, is a function of the step.
-        torch.manual_seed((run.config.seed << 40) + (state.step << 16) + run.processes.rank)
-        shown["loss"], features = step(run, batch)
+        torch.manual_seed(combined_seed(run.config.seed, state.step, run.processes.rank))
+        done = state.step - state.epoch * len(run.batches)
+        shown |= step(run, batch, look=done % every == 0)
+        if done % every == 0:
+            state.accuracy, state.measured = state.accuracy + shown["accuracy"], state.measured + 1
         state.step += 1
         state.loss += shown["loss"]
-        done = state.step - state.epoch * len(run.batches)
-        if (done - 1) % every == 0:
-            shown |= measure_batch(run.task.criterion, features, batch.targets)
-            state.accuracy, state.measured = state.accuracy + shown["accuracy"], state.measured + 1
         state.epoch_seconds = before + time.perf_counter() - started
-        shown["images_per_second"] = done * run.config.batch_size / state.epoch_seconds
+        shown["images_per_second"] = (done + 1) * run.images_per_step / state.epoch_seconds
         progress.update(state.step, shown)
         _save_or_stop(run, stop)
 
 
-def step(run: Run, batch: Batch) -> tuple[float, Tensor]:
-    """One step of the optimiser: the loss before it, and the features."""
+def step(run: Run, batch: Batch, look: bool = False) -> dict[str, float]:
+    """One step of the optimiser: the loss before it and, for a closer look, accuracy, CMI, Γ and NCMI of the batch."""
     with run.setup.autocast():
         loss, features = run.module(run.setup.convert(batch.images), batch.targets)
-    value = float(loss.detach())
-    check_finite(value, run.state.epoch + 1, run.state.step)
     run.optimizer.zero_grad()
     run.scaler.scale(loss).backward()
+    values = {"loss": float(loss.detach())}
+    check_finite(values["loss"], run.state.epoch + 1, run.state.step)
+    if look:
+        values |= measure_batch(run.task.criterion, features, batch.targets)
     if run.config.optimizer.clip_norm is not None:
         run.scaler.unscale_(run.optimizer)
         groups = [group for group in run.optimizer.param_groups if group["name"] != "centroids"]
@@ -114,7 +126,7 @@ def step(run: Run, batch: Batch) -> tuple[float, Tensor]:
     run.scaler.update()
     if run.average is not None:
         run.average.update(run.task)
-    return value, features
+    return values
 
 
 def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
@@ -127,7 +139,7 @@ def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
         "train_loss": state.loss / steps,
         "train_accuracy": state.accuracy / state.measured,
         "seconds": state.epoch_seconds,
-        "images_per_second": steps * run.config.batch_size / state.epoch_seconds,
+        "images_per_second": steps * run.images_per_step / state.epoch_seconds,
     }
     score = float(state.epoch)  # without validation, the last epoch is the best
     if run.setup.parts.validation is not None:
@@ -180,19 +192,36 @@ def _enter(run: Run, started: bool) -> None:
 
 def _save_or_stop(run: Run, stop: StopSignal) -> None:
     """Save in the middle of an epoch: now and then, and when a signal asks to leave."""
-    state, steps = run.state, len(run.batches)
-    if run.processes.size > 1 and state.step % _AGREE_EVERY:
+    if run.processes.size > 1 and run.state.step % _AGREE_EVERY:
         return
     overdue = time.monotonic() - run.saved_at > 60 * run.config.checkpoint_minutes
     leave, overdue = run.processes.agree(stop.received is not None, overdue)
     if leave or overdue:
         run.save()
     if leave:
-        place = f"epoch {state.epoch + 1} after step {state.step - state.epoch * steps} of {steps}"
-        raise Stopped(
-            stop.received or 15,
-            f"stopped in {place}, and saved. Go on with `ncmi train {run.folder.path} --resume`.",
-        )
+        raise Stopped(stop.received or 15, _farewell(run))
+
+
+def _leave_if_asked(run: Run, stop: StopSignal) -> None:
+    """Leave between two parts of the work, where everything is saved already."""
+    if run.processes.agree(stop.received is not None)[0]:
+        raise Stopped(stop.received or 15, _farewell(run))
+
+
+def _farewell(run: Run) -> str:
+    state, steps = run.state, len(run.batches)
+    done = state.step - state.epoch * steps
+    place = f"in epoch {state.epoch + 1} after step {done} of {steps}" if done else f"after epoch {state.epoch}"
+    return f"stopped {place}, and saved. Go on with `ncmi train {run.folder.path} --resume`."
+
+
+def _alone(folder: RunFolder, processes: Processes) -> AbstractContextManager:
+    return folder.locked() if processes.main else nullcontext()
+
+
+def _was_restarted(folder: RunFolder) -> bool:
+    """Whether torchrun has started this process again after a failure of a run that it had begun, and not refused."""
+    return was_restarted() and folder.exists and folder.was_started_by(os.environ.get("TORCHELASTIC_RUN_ID"))
 
 
 def title(config: Config) -> str:

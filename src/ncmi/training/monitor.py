@@ -24,7 +24,7 @@ def check_finite(loss: float, epoch: int, step: int) -> None:
     if not math.isfinite(loss):
         raise Diverged(
             f"training diverged: the loss is {loss} in epoch {epoch}, step {step}. Lower optimizer.lr, add a warm-up or "
-            "optimizer.clip_norm. The last checkpoint is from before."
+            "optimizer.clip_norm. What was saved is from before."
         )
 
 
@@ -34,7 +34,7 @@ def check_finite_weights(module: nn.Module, epoch: int) -> None:
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise Diverged(
                 f"training diverged: {name} is not finite in epoch {epoch}. Lower optimizer.lr, add a warm-up or "
-                "optimizer.clip_norm. The last checkpoint is from before."
+                "optimizer.clip_norm. What was saved is from before."
             )
 
 

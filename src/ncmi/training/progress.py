@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-# Values by their names in a run, in the order in which they are shown; the last ones go first on a narrow terminal.
+# Values by their names in a run, in the order of their weight: what does not fit beside the bar is left out.
 _SHOWN = {
-    "epoch": "epoch {:.0f}",
-    "loss": "loss {:.4f}",
-    "accuracy": "accuracy {:.1%}",
-    "ncmi": "NCMI {:.4f}",
-    "cmi": "CMI {:.4f}",
-    "gamma": "Γ {:.4f}",
+    "loss": "loss {:.4g}",
+    "accuracy": "acc {:.1%}",
+    "ncmi": "NCMI {:.3g}",
+    "cmi": "CMI {:.3g}",
+    "gamma": "Γ {:.3g}",
     "images_per_second": "{:.0f} images/s",
+    "epoch": "epoch {:.0f}",
 }
 _INTERVAL = 0.2  # seconds between two looks of the bar
-_FIXED = len("100% |#####| 00:00:00 left")
+_FIXED = len("100% 00:00:00")
+_WIDE = 120  # columns from which a bar is drawn
 
 
 class Progress:
@@ -60,7 +61,9 @@ class Progress:
         if now < self._next and step < self.total_steps:
             return
         self._next = now + _INTERVAL
-        self._bar.set_postfix_str(_text(values, _width()), refresh=False)
+        width = _width()
+        self._bar.bar_format = _form(width)
+        self._bar.set_postfix_str(_text(values, width), refresh=False)
         self._bar.update(step - self._bar.n)
 
     def line(self, text: str) -> None:
@@ -96,7 +99,7 @@ def _make_bar(total_steps: int, start_step: int) -> "tqdm[Any]":
         # Every update is shown: Progress has already thinned them out.
         mininterval=0,
         miniters=1,
-        bar_format="{percentage:3.0f}% |{bar}| {remaining} left{postfix}",
+        bar_format=_form(_width()),
     )
 
 
@@ -108,6 +111,14 @@ def _width() -> int:
         return 80
 
 
+def _form(width: int) -> str:
+    return (
+        "{percentage:3.0f}% |{bar}| {remaining}{postfix}"
+        if width >= _WIDE
+        else "{percentage:3.0f}% {remaining}{postfix}"
+    )
+
+
 def _text(values: Mapping[str, SupportsFloat], width: int) -> str:
     """As many values as fit beside the bar, whole."""
     room = width - _FIXED
@@ -115,8 +126,7 @@ def _text(values: Mapping[str, SupportsFloat], width: int) -> str:
     for name, shown in _SHOWN.items():
         if name in values:
             part = shown.format(float(values[name]))
-            room -= len(part) + 2
-            if room < 0:
-                break
-            parts.append(part)
+            if len(part) + 2 <= room:
+                room -= len(part) + 2
+                parts.append(part)
     return ", ".join(parts)

@@ -42,24 +42,27 @@ class Run:
     Args:
         setup: its data and arithmetic.
         folder: its files.
+        started: whether the run was started before, so that a checkpoint there is its own.
     """
 
-    def __init__(self, setup: Setup, folder: RunFolder):
+    def __init__(self, setup: Setup, folder: RunFolder, started: bool = False):
         config, processes = setup.config, setup.processes
         self.setup, self.config, self.processes, self.folder = setup, config, processes, folder
-        self.task = setup.make_task()
+        saved = started and folder.last.is_file()
+        self.task = setup.make_task(initialize=not saved)
+        if self.task.criterion.needs_start and not saved:
+            start = setup.own_features(self.task, setup.parts.train)
+            self.task.criterion.start(start.features.to(processes.device), start.targets.to(processes.device))
         self.batches = make_train_loader(config, setup.parts, processes, self.task.criterion.views)
+        self.images_per_step = min(config.batch_size, len(setup.parts.train))
         self.optimizer = make_optimizer(config, self.task)
         self.schedule = make_schedule(config.schedule, config.epochs, len(self.batches))
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=config.engine.precision == "fp16")
         self.average = WeightAverage(self.task, config.engine.ema) if config.engine.ema else None
         self.monitor = CollapseMonitor(setup.parts.source.num_classes)
         self.state = State()
-        if folder.last.is_file():
+        if saved:
             self._load()
-        elif self.task.criterion.needs_start:
-            start = setup.own_features(self.task, setup.parts.train)
-            self.task.criterion.start(start.features.to(processes.device), start.targets.to(processes.device))
         self.module = self._wrapped()
         self.saved_at = time.monotonic()
 
@@ -71,7 +74,8 @@ class Run:
 
     def save(self, best: bool = False) -> None:
         """Replace the last checkpoint; weights that are not finite never get there."""
-        check_finite_weights(self.task, self.state.epoch)
+        for task in (self.task,) if self.average is None else (self.task, self.average.module):
+            check_finite_weights(task, self.state.epoch)
         if self.processes.main:
             content = {
                 "task": self.task.state_dict(),
@@ -85,12 +89,15 @@ class Run:
 
     def _load(self) -> None:
         content = self.folder.read_checkpoint()
-        self.task.load_state_dict(content["task"])
-        if self.average is not None:
-            self.average.load_state_dict(content["average"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.scaler.load_state_dict(content["scaler"])
-        self.state = State(**content["state"])
+        try:
+            self.task.load_state_dict(content["task"])
+            if self.average is not None:
+                self.average.load_state_dict(content["average"])
+            self.optimizer.load_state_dict(content["optimizer"])
+            self.scaler.load_state_dict(content["scaler"])
+            self.state = State(**content["state"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(_unfit(self.folder, "last")) from error
 
     def _wrapped(self) -> nn.Module:
         if self.config.engine.compile:
@@ -104,11 +111,16 @@ class Run:
 def load_task(setup: Setup, folder: RunFolder, which: str = "last") -> Task:
     """The task of a run as it was at its checkpoint ``last`` or ``best``, in evaluation mode."""
     content = folder.read_checkpoint(which)
-    task = setup.make_task()
+    task = setup.make_task(initialize=False)
     try:
         task.load_state_dict(content["average"]["module"] if content["average"] else content["task"])
-    except RuntimeError as error:
-        raise ValueError(
-            f"{folder.path}: checkpoint {which} does not fit the config. Leave out what changes the network or the loss."
-        ) from error
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise ValueError(_unfit(folder, which)) from error
     return task.eval()
+
+
+def _unfit(folder: RunFolder, which: str) -> str:
+    return (
+        f"{folder.path}: checkpoint {which} does not fit the config. Leave out what changes the network or the loss, and leave "
+        "config.yaml as the run wrote it."
+    )

@@ -7,6 +7,8 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,11 @@ import yaml
 from ncmi.report.curves import read_rows
 from ncmi.tensor_files import read_tensors, save_checkpoint, write_atomically
 from ncmi.training.config import Config, make_config
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 class RunFolder:
@@ -54,9 +61,11 @@ class RunFolder:
             )
         if not self.path.exists():
             return
-        own = (self.last.parent.name, self.environment.name)
-        if not self.path.is_dir() or any(
-            entry.name not in own and not entry.name.startswith(".") for entry in self.path.iterdir()
+        own = (self.last.parent, self.environment)
+        if (
+            not self.path.is_dir()
+            or any(entry not in own and not entry.name.startswith(".") for entry in self.path.iterdir())
+            or (self.last.parent.is_dir() and any(self.last.parent.iterdir()))
         ):
             raise FileExistsError(f"{self.path} is not an empty folder. Name another one with --run-folder.")
 
@@ -67,6 +76,38 @@ class RunFolder:
         # The config comes last: it is what makes the folder a run.
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         write_atomically(self.config, lambda file: _write_text(file, text))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The folder for this process alone; a sentence if another one trains in it."""
+        if fcntl is None:
+            yield
+            return
+        if self.path.is_file():
+            raise FileExistsError(f"{self.path} is a file, not a folder. Name another place with --run-folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        place = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise FileExistsError(
+                    f"{self.path} is in use: another process trains there. Wait for it, or name another folder."
+                ) from error
+            yield
+        finally:
+            os.close(place)
+            with suppress(OSError):
+                self.path.rmdir()  # if nothing came of it
+
+    def discard(self) -> None:
+        """Remove a run that saved nothing."""
+        shutil.rmtree(self.path)
+
+    def was_started_by(self, launch: str | None) -> bool:
+        """Whether the run here was started, or last resumed, by the launch of that name."""
+        record = self.read_json(self.environment)
+        return [record["started"], *record["resumed"]][-1].get("launch") == launch
 
     def check_same(self, config: Config | None) -> None:
         """A sentence if ``config`` contradicts that of the run here."""
@@ -96,10 +137,12 @@ class RunFolder:
         return make_config(values, owner=str(self.config))
 
     def save_checkpoint(self, content: dict[str, Any], best: bool) -> None:
-        """Replace ``last``, and ``best`` too if this one is the best so far."""
-        save_checkpoint(self.last, content)
+        """Replace ``last``, and ``best`` too if this one is the best so far: that first, since ``last`` says which one is."""
         if best:
-            write_atomically(self.best, lambda file: _link(self.last, file))
+            save_checkpoint(self.best, content)
+            write_atomically(self.last, lambda file: _link(self.best, file))
+        else:
+            save_checkpoint(self.last, content)
 
     def read_checkpoint(self, which: str = "last") -> dict[str, Any]:
         """The content of the checkpoint ``last`` or ``best``; a damaged one is refused."""

@@ -22,6 +22,11 @@ def make_schedule(config: ScheduleConfig, epochs: int, steps_per_epoch: int) -> 
         raise ValueError("schedule: one-cycle has a rise of its own; set schedule.rise, and warmup_epochs to 0.")
     if config.name == "one-cycle":
         return lambda step: _one_cycle(step, total, config.rise)
+    if config.name == "step" and not all(0 < milestone < epochs for milestone in config.milestones or [0]):
+        raise ValueError(
+            f"schedule: step needs milestones between 0 and the run's epochs, {epochs}, or the rate would never fall; got "
+            f"{config.milestones}. Set schedule.milestones."
+        )
     warmup = config.warmup_epochs * steps_per_epoch
     if warmup >= total:
         raise ValueError(

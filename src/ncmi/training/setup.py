@@ -32,15 +32,18 @@ class Setup:
         self.dtype = torch.float64 if config.engine.precision == "float64" else torch.float32
         self.layout = torch.channels_last if config.engine.channels_last else torch.contiguous_format
         self.parts = make_parts(config.data)
+        self._loaders: dict[int, Loader] = {}
 
-    def make_task(self) -> Task:
-        """The config's task with random weights, on the device."""
-        task = make_task(self.config, self.parts).to(self.processes.device, self.dtype)
+    def make_task(self, initialize: bool = True) -> Task:
+        """The config's task on the device, with the weights that it starts from or, if a checkpoint comes, random ones."""
+        task = make_task(self.config, self.parts, initialize).to(self.processes.device, self.dtype)
         return task.to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
 
     def loader(self, part: Part) -> Loader:
-        """A part in order, for evaluation."""
-        return make_test_loader(self.config, self.parts, part, self.processes)
+        """A part in order, for evaluation; made once, because its workers live on."""
+        if id(part) not in self._loaders:
+            self._loaders[id(part)] = make_test_loader(self.config, self.parts, part, self.processes)
+        return self._loaders[id(part)]
 
     def convert(self, images: Tensor) -> Tensor:
         """Images in the type and memory layout of the network."""
@@ -88,7 +91,11 @@ class Setup:
 def algorithms(config: Config, processes: Processes) -> Iterator[None]:
     """Only deterministic algorithms, if the config asks for them; afterwards what was set before."""
     settings: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    mode, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    filled = settings.fill_uninitialized_memory
     on_cuda = processes.device.type == "cuda"
     if on_cuda:  # read when cuBLAS starts
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -98,8 +105,8 @@ def algorithms(config: Config, processes: Processes) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        settings.fill_uninitialized_memory = before[1]
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+        settings.fill_uninitialized_memory = filled
 
 
 class _Converting(nn.Module):

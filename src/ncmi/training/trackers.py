@@ -1,5 +1,6 @@
 """``make_trackers``: the values of a run to TensorBoard and Weights & Biases, beside the run's own JSON lines."""
 
+import importlib.util
 import json
 import os
 import uuid
@@ -69,6 +70,16 @@ def make_trackers(
     return Trackers(trackers)
 
 
+def check_trackers(names: Iterable[str]) -> None:
+    """A sentence if a tracker is not known or its package is missing, before anything is written."""
+    for name in names:
+        package = {"tensorboard": "tensorboard", "wandb": "wandb"}[
+            choose("make_trackers", "a tracker", name, _TRACKERS)
+        ]
+        if importlib.util.find_spec(package) is None:
+            raise _missing(package, ImportError("it is not installed"))
+
+
 class _TensorBoard:
     def __init__(self, run_folder: Path, config: Mapping[str, Any], start_step: int):
         try:
@@ -108,7 +119,7 @@ class _WeightsAndBiases:
                 reinit="create_new",  # a run that the caller has open stays the caller's
             )
         except wandb.Error as error:
-            raise RuntimeError(
+            raise OSError(
                 f"make_trackers: Weights & Biases could not start ({error}). Run `wandb login`, or set WANDB_MODE=offline."
             ) from error
         # An axis of our own: its built-in step never goes back, but a run resumed from a checkpoint does.
