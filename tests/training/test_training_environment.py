@@ -21,7 +21,7 @@ from ncmi.training.environment import describe_environment
 
 KEYS = {
     *("ncmi", "commit", "uncommitted_changes", "python", "torch", "numpy", "torchmetrics", "cuda", "platform"),
-    *("processor", "cores", "threads", "device", "device_name", "world_size", "started"),
+    *("processor", "cores", "threads", "device", "device_name", "launch", "world_size", "started"),
 }
 CODE = """
 import json, sys

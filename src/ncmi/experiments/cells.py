@@ -118,8 +118,9 @@ class Comparison:
     def config(self, cell: Cell) -> Config:
         """The whole config of a cell."""
         if cell.title not in self._configs:
-            overrides = self.cell_overrides(cell)
-            self._configs[cell.title] = make_config(self.values, overrides, owner=f"recipe {self.recipe}")
+            # In two steps: options set for the recipe's own loss must be gone once a cell has another.
+            own = self.cell_overrides(cell)[len(self.overrides) :]
+            self._configs[cell.title] = make_config(self.base.to_dict(), own, owner=f"recipe {self.recipe}")
         return self._configs[cell.title]
 
     def fingerprint(self, cell: Cell) -> str:

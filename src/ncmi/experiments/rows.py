@@ -8,6 +8,7 @@ from typing import Any
 
 from ncmi.experiments.cells import Cell, Comparison, fingerprint
 from ncmi.report.curves import read_rows
+from ncmi.training.environment import describe_environment
 from ncmi.training.run_folder import RunFolder
 
 try:
@@ -65,7 +66,10 @@ def make_row(comparison: Comparison, cell: Cell, folder: RunFolder, failed: str 
         failed: the sentence that it ended with, if it has no result.
     """
     config = comparison.config(cell)
-    environment = folder.read_json(folder.environment)["started"] if folder.environment.is_file() else {}
+    if folder.environment.is_file():
+        environment = folder.read_json(folder.environment)["started"]
+    else:  # a run that diverged before its first checkpoint leaves nothing behind, but ran here
+        environment = describe_environment("cpu")
     row: Row = {
         "recipe": comparison.recipe,
         **cell.factors,
