@@ -39,6 +39,7 @@ class Case:
             loss.centers.copy_(normal(num_classes, num_features, seed=seed + 100))
         if "centroids" in loss._buffers:
             loss.centroids.copy_(torch.softmax(normal(num_classes, num_classes, seed=seed + 100), dim=1))
+            loss.updates.copy_(normal(num_classes, seed=seed + 101).exp())
         return loss
 
     def inputs(self, batch=B, seed=0, num_classes=C, num_features=D, scale=1.0):

@@ -164,6 +164,7 @@ def cmic(
     logits,
     targets,
     centroids,
+    updates=None,
     *,
     cmi_weight,
     separation_weight,
@@ -173,7 +174,7 @@ def cmic(
     smallest_prob=1e-25,
     ignore_index=-100,
 ):
-    """Value, and the centroids after the step."""
+    """Value, and the centroids after the step, which weigh as ``updates`` (C,) earlier batches before it."""
     num_classes = logits.shape[1]
     if targets.is_floating_point():
         mass = targets.tolist()
@@ -200,5 +201,6 @@ def cmic(
         count = sum(mass[x][c] for x in keep)
         if count:
             mean = sum(mass[x][c] * p[x].detach() for x in keep) / count
-            moved[c] = momentum * centroids[c] + (1 - momentum) * mean
+            past = 0.0 if updates is None else momentum * float(updates[c])
+            moved[c] = (past * centroids[c] + mean) / (past + 1)
     return value - separation_weight * separation, moved

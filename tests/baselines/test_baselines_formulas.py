@@ -169,10 +169,37 @@ def test_a_center_without_samples_stays():
 def test_cmic_centroids_follow_the_class_means(name):
     case = CASES[name]
     loss, targets = case.build(), case.targets()
-    _, expected = oracle.cmic(*case.inputs(), targets, loss.centroids.clone(), **case.settings)
+    _, expected = oracle.cmic(*case.inputs(), targets, loss.centroids.clone(), loss.updates, **case.settings)
     loss(*case.inputs(), targets)
     torch.testing.assert_close(loss.centroids, expected, **EXACT)
     torch.testing.assert_close(loss.centroids.sum(dim=1), torch.ones(C).double())
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("momentum", [0.0, 0.8, 0.9999])
+def test_cmic_centroids_are_weighted_means_of_what_their_class_has_seen(soft, momentum):
+    loss = CMIC(C, cmi_weight=0.1, separation_weight=0.1, momentum=momentum).double()
+    means = [[] for _ in range(C)]
+    for step in range(6):
+        logits, share = normal(B, C, seed=step), torch.linspace(0, 1, B).double()
+        mass = torch.zeros(B, C).double()  # two classes a batch, and class 3 never
+        mass[:, step % 3], mass[:, (step + 1) % 3] = (share, 1 - share) if soft else (share.round(), 1 - share.round())
+        loss(logits, mass if soft else mass.argmax(dim=1))
+        for c in (step % 3, (step + 1) % 3):
+            means[c].append((mass[:, c : c + 1] * torch.softmax(logits, dim=1)).sum(dim=0) / mass[:, c].sum())
+    assert [len(seen) for seen in means] == [4, 4, 4, 0]
+    for c in range(C):
+        weights = [momentum**age for age in reversed(range(len(means[c])))]
+        total = sum((w * mean for w, mean in zip(weights, means[c], strict=True)), torch.zeros(C).double())
+        expected = total / sum(weights) if weights else torch.full((C,), 1 / C).double()
+        torch.testing.assert_close(loss.centroids[c], expected, **EXACT)
+        assert float(loss.updates[c]) == pytest.approx(sum(weights))
+
+
+def test_cmic_centroids_leave_their_uniform_start_in_a_short_training():
+    loss = CMIC(C, cmi_weight=0.1, separation_weight=0.1)
+    loss(20 * torch.eye(C), torch.arange(C))
+    torch.testing.assert_close(loss.centroids, torch.eye(C), rtol=0, atol=1e-6)
 
 
 def test_cmic_separation_has_a_bound():

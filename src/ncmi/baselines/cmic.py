@@ -27,10 +27,15 @@ class CMIC(Baseline):
     D is the Kullback–Leibler divergence and H the cross-entropy. Soft labels count a pair by the probability that its labels
     differ. The pairs are summed class by class, in time O(BC + C²).
 
-    **This loss has state** (the class centroids Q, a buffer that starts uniform): move it to the model's device and save its
-    ``state_dict``. It needs no optimiser: Q is a constant of each step's gradient, and after it
-    :math:`Q_c \leftarrow mQ_c + (1-m)\,\mathrm{mean}_{x\in c} P_x` for the classes of the global batch. (The nearest
-    published code passes eight stored images of every class through the network for that mean.)
+    **This loss has state** (the class centroids Q and how much they rest on, two buffers): move it to the model's device and
+    save its ``state_dict``. It needs no optimiser: Q is a constant of each step's gradient, and moves after it. Q_c is the
+    weighted mean of the class's means :math:`\mathrm{mean}_{x\in c} P_x` in the global batches that held it; the newest has
+    weight 1, and each new one multiplies the older weights by m. Before its first batch a class has a uniform Q.
+
+    The nearest published code takes :math:`Q_c \leftarrow mQ_c + (1-m)\,\mathrm{mean}` from a uniform start. At m = 0.9999
+    half of that start is left after 7000 updates, so in a shorter training the CMI term would pull towards uniform outputs
+    and not towards the class. The weighted mean forgets the start at once and becomes that rule with time. (That code also
+    passes eight stored images of every class through the network for the mean.)
 
     Args:
         num_classes: C.
@@ -53,6 +58,7 @@ class CMIC(Baseline):
 
     takes = "logits"
     centroids: Tensor
+    updates: Tensor
 
     def __init__(
         self,
@@ -74,6 +80,8 @@ class CMIC(Baseline):
         self.normalise = choose("CMIC", "normalise", normalise, ("batch_squared", "pairs"))
         self.smallest_prob = check_number("CMIC", "smallest_prob", smallest_prob, above=0, below=1)
         self.register_buffer("centroids", torch.full((num_classes, num_classes), 1 / num_classes))
+        # How many updates each class has had, older ones counting less: 1 + m + m² + …
+        self.register_buffer("updates", torch.zeros(num_classes))
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of a batch: logits (B, C), targets (B,) class indices or (B, C) soft labels."""
@@ -106,7 +114,7 @@ class CMIC(Baseline):
 
     def _divergence(self, log_probs: Tensor, probs: Tensor, labels: WeightedTargets) -> Tensor:
         """D(P_x‖Q_y) (B,), with Q a constant."""
-        # With a small momentum an entry of Q can underflow; its logarithm is then that of the smallest number.
+        # The mean of certain outputs can underflow; its logarithm is then that of the smallest number.
         log_centroids = self.centroids.clamp_min(torch.finfo(self.centroids.dtype).tiny).log().to(probs.dtype)
         if labels.targets.is_floating_point():
             log_own = labels.targets @ log_centroids
@@ -117,7 +125,10 @@ class CMIC(Baseline):
 
     @torch.no_grad()
     def _update(self, prob_sum: Tensor, counts: Tensor) -> None:
-        counts = counts.unsqueeze(1)
-        centroids = self.centroids.to(prob_sum.dtype)
-        moved = self.momentum * centroids + (1 - self.momentum) * mean_of(prob_sum, counts)
-        set_buffers(self, centroids=torch.where(counts > 0, moved, centroids).to(self.centroids.dtype))
+        """Let the classes of the batch take in its means; the others keep what they have."""
+        present = counts > 0
+        centroids, updates = self.centroids.to(prob_sum.dtype), self.updates.to(prob_sum.dtype)
+        updates = torch.where(present, self.momentum * updates + 1, updates)
+        step = (mean_of(prob_sum, counts.unsqueeze(1)) - centroids) / updates.clamp_min(1).unsqueeze(1)
+        centroids = torch.where(present.unsqueeze(1), centroids + step, centroids)
+        set_buffers(self, centroids=centroids.to(self.centroids.dtype), updates=updates.to(self.updates.dtype))
