@@ -114,47 +114,6 @@ def test_every_criterion_trains_decides_and_is_measured(name):
     assert own <= {id(parameter) for parameter in task.criterion.parameters()}
 
 
-def test_unknown_losses_and_options_are_refused():
-    with pytest.raises(ValueError, match=r"loss: name must be one of 'ncmi', 'ce'.*Did you mean 'ncmi'"):
-        create_criterion("nmci", C, 8)
-    with pytest.raises(ValueError, match=r"an option of 'ncmi' must be one of .*Did you mean 'temperature'"):
-        create_criterion("ncmi", C, 8, temprature=1)
-    with pytest.raises(ValueError, match=r"'cmic' needs the option cmi_weight; set loss.options.cmi_weight"):
-        create_criterion("cmic", C, 8)
-    with pytest.raises(ValueError, match="exponent belongs to objective 'harmonic'"):
-        create_criterion("ncmi", C, 8, objective="theorem1", exponent=3)
-
-
-def test_options_of_ncmi_reach_the_loss():
-    criterion = create_criterion(
-        "ncmi",
-        C,
-        8,
-        exponent=6,
-        temperature=0.3,
-        centroids="ema",
-        center="batch",
-        center_momentum=0.5,
-        simplex="softmax",
-    )
-    loss = criterion.loss
-    assert loss.objective.name == "harmonic(exponent=6)"
-    assert (loss.temperature, loss.simplex, loss.center.momentum) == (0.3, "softmax", 0.5)
-    assert type(loss.center).__name__ == "BatchCenter"
-    assert criterion.decision == "tracked means"
-    assert create_criterion("ncmi", C, 8, preset="released").decision == "fixed q"
-
-
-def test_class_means_start_is_asked_for_and_taken():
-    criterion = create_criterion("ncmi", 2, 4, centroids_start="class_means")
-    assert criterion.needs_start
-    features, targets = torch.randn(8, 4), torch.arange(8) % 2
-    criterion.start(features, targets)
-    assert bool(criterion.scores(features).isfinite().all())
-    assert not create_criterion("ncmi", 2, 4).needs_start
-    assert not create_criterion("ce", 2, 4).needs_start
-
-
 def test_the_average_follows_as_its_formula_says():
     module = nn.BatchNorm1d(2)
     average = WeightAverage(module, 0.5)

@@ -5,6 +5,7 @@ cross-entropy and its relatives need. So any loss can be exchanged for any other
 """
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from ncmi.baselines import BASELINES, SupCon, make_baseline
@@ -59,10 +60,22 @@ def create_criterion(name: str, num_classes: int, num_features: int, **options: 
 
 
 def _check_options(name: str, options: dict[str, Any], build: Any) -> None:
-    known = [option for option in inspect.signature(build).parameters if option not in ("num_classes", "num_features")]
+    if "reduction" in options:
+        raise ValueError(
+            f"loss: training needs one number a batch, so {name!r} takes the mean; leave out loss.options.reduction."
+        )
+    known = {parameter.name: parameter for parameter in _parameters(build) if parameter.name != "reduction"}
     for option in options:
         choose("loss", f"an option of {name!r}", option, known)
-    for parameter in inspect.signature(build).parameters.values():
-        required = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-        if required and parameter.name not in options:
-            raise ValueError(f"loss: {name!r} needs the option {parameter.name}; set loss.options.{parameter.name}.")
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise ValueError(f"loss: {name!r} needs the option {option}; set loss.options.{option}.")
+
+
+def _parameters(build: Any) -> Iterator[inspect.Parameter]:
+    """What can be passed by name alone: to a function, or to a class and to the parents it passes settings on to."""
+    for owner in build.__mro__ if isinstance(build, type) else (build,):
+        parameters = inspect.signature(owner).parameters.values()
+        yield from (parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
+            return
