@@ -244,6 +244,13 @@ def test_every_option_trains(tmp_path, overrides):
         assert bool(tensor.isfinite().all())
 
 
+def test_the_decision_that_a_loss_is_judged_by_is_always_evaluated(tmp_path):
+    for loss, headline in {"supcon": "linear probe", "ce": "own"}.items():
+        summary = start(tmp_path / loss, f"loss={loss}", "decisions=[class means]", "epochs=1", "data.train_size=100")
+        assert summary["headline"] == headline
+        assert [row["name"] for row in summary["evaluation"]["decisions"]] == ["class means", headline]
+
+
 def test_bf16_and_compiled_runs_agree_with_float32(tmp_path):
     summaries = {"float32": start(tmp_path / "float32")}
     for name, override in {"bf16": "engine.precision=bf16", "compiled": "engine.compile=true"}.items():
@@ -372,6 +379,7 @@ def test_adamw_decays_matrices_alone(tmp_path):
         (["loss.options.preset=paper", "loss.options.temperature=1"], "leave out temperature, or the preset"),
         (["data.train_size=5"], "5 of 10 classes of digits have no training sample"),
         (["data.crop=8"], "out of sight"),
+        (["loss=supcon", "data.crop=0"], r"supcon compares 2 views of each image, which are equal .*Set data.crop"),
         (["model.options.hidden=3"], "'mlp' cannot be built with the options"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -76,6 +76,12 @@ def make_train_loader(config: Config, parts: Parts, processes: Processes, views:
 
     An incomplete last batch is left out, unless the whole set is smaller than a batch.
     """
+    in_memory = isinstance(parts.train, ImageSet)  # images from files are cropped at random in any case
+    if views > 1 and in_memory and not (config.data.crop or config.data.flip or config.data.rotation):
+        raise ValueError(
+            f"data: {config.loss.name} compares {views} views of each image, which are equal without random augmentation. Set "
+            f"data.crop, data.flip or data.rotation as suits {config.data.name}, such as data.crop=2."
+        )
     data, statistics = config.data, parts.source.statistics
     settings: dict[str, Any] = {
         "drop_last": len(parts.train) >= config.batch_size,

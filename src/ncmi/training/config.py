@@ -161,7 +161,7 @@ class Config:
         schedule: the learning rate.
         engine: the arithmetic.
         decisions: what the last epoch is evaluated with: the loss's own decision (``own``), ``class means``,
-            ``linear probe`` and ``knn``.
+            ``linear probe`` and ``knn``. The one that the loss is judged by is added if it is not among them.
         trackers: ``tensorboard`` and ``wandb``, beside the run's own log.
         checkpoint_minutes: save within an epoch too when so much time has passed.
     """

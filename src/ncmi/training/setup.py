@@ -69,6 +69,7 @@ class Setup:
     def evaluate(self, task: Task) -> Evaluation | None:
         """Every decision of the config on training, validation and test part: the one place that reads the test set.
 
+        The decision that the loss is judged by is among them, whether the config names it or not.
         Only the main process gets a result; the others have done their share of the features.
         """
         parts = {name: getattr(self.parts, name) for name in PARTS}
@@ -83,7 +84,7 @@ class Setup:
             features["train"],
             features["validation"],
             features["test"],
-            decisions=self.config.decisions,
+            decisions=[*self.config.decisions, task.criterion.headline],
         )
 
 
