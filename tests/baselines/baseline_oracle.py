@@ -170,7 +170,7 @@ def cmic(
     separation_weight,
     momentum=0.9999,
     detach_log=False,
-    normalise="batch_squared",
+    normalize="batch_squared",
     smallest_prob=1e-25,
     ignore_index=-100,
 ):
@@ -190,12 +190,14 @@ def cmic(
             value = value + mass[x][y] * (ce(logits[x], y) + cmi_weight * divergence) / len(keep)
     for x in keep:
         for u in keep:
+            if u == x:
+                continue
             differ = sum(mass[x][y] * mass[u][v] for y in range(num_classes) for v in range(num_classes) if y != v)
             log_u = torch.log(torch.clamp(p[u], min=smallest_prob))
             log_u = log_u.detach() if detach_log else log_u
             separation = separation - differ * (p[x] * log_u).sum()
             pairs += differ
-    separation = separation / (len(keep) ** 2 if normalise == "batch_squared" else max(pairs, math.ulp(0)))
+    separation = separation / (len(keep) ** 2 if normalize == "batch_squared" else max(pairs, math.ulp(0)))
     moved = centroids.clone()
     for c in range(num_classes):
         count = sum(mass[x][c] for x in keep)

@@ -24,8 +24,8 @@ class CMIC(Baseline):
     .. math:: \frac1B\sum_x\left[\mathrm{CE}_x + \lambda D(P_x\|Q_{y_x})\right]
               - \frac{\beta}{B^2}\sum_{x,u:\,y_x\ne y_u} H(P_x, P_u)
 
-    D is the Kullback–Leibler divergence and H the cross-entropy. Soft labels count a pair by the probability that its labels
-    differ. The pairs are summed class by class, in time O(BC + C²).
+    D is the Kullback–Leibler divergence and H the cross-entropy. Soft labels count a pair of two samples by the probability
+    that their labels differ. The pairs are summed class by class, in time O(BC + C²).
 
     **This loss has state** (the class centroids Q and how much they rest on, two buffers): move it to the model's device and
     save its ``state_dict``. It needs no optimiser: Q is a constant of each step's gradient, and moves after it. Q_c is the
@@ -39,11 +39,11 @@ class CMIC(Baseline):
 
     Args:
         num_classes: C.
-        cmi_weight: λ. Required: the paper tunes it for each model and no value was found; 0.1 is a guess to start from.
+        cmi_weight: λ. Required: the paper tunes it per model, and its values were not checked; 0.1 is a guess to start from.
         separation_weight: β. Required for the same reason; 0.1 is a guess to start from.
         momentum: m; 0.9999 is the nearest published code's value.
         detach_log: whether no gradient flows through ln P_u, as in that code.
-        normalise: ``"batch_squared"`` (default): divide the pairs' sum by B², the paper's; ``"pairs"``: by the number of pairs
+        normalize: ``"batch_squared"`` (default): divide the pairs' sum by B², the paper's; ``"pairs"``: by the number of pairs
             with different labels, as in that code.
         smallest_prob: floor of P_u inside H, where it has no gradient. Without one, −β·H has no lower bound. 1e-25 is
             that code's value.
@@ -68,7 +68,7 @@ class CMIC(Baseline):
         separation_weight: float,
         momentum: float = 0.9999,
         detach_log: bool = False,
-        normalise: Literal["batch_squared", "pairs"] = "batch_squared",
+        normalize: Literal["batch_squared", "pairs"] = "batch_squared",
         smallest_prob: float = 1e-25,
         ignore_index: int = -100,
     ):
@@ -77,7 +77,7 @@ class CMIC(Baseline):
         self.separation_weight = check_number("CMIC", "separation_weight", separation_weight, at_least=0)
         self.momentum = check_number("CMIC", "momentum", momentum, at_least=0, below=1)
         self.detach_log = detach_log
-        self.normalise = choose("CMIC", "normalise", normalise, ("batch_squared", "pairs"))
+        self.normalize = choose("CMIC", "normalize", normalize, ("batch_squared", "pairs"))
         self.smallest_prob = check_number("CMIC", "smallest_prob", smallest_prob, above=0, below=1)
         self.register_buffer("centroids", torch.full((num_classes, num_classes), 1 / num_classes))
         # How many updates each class has had, older ones counting less: 1 + m + m² + …
@@ -96,21 +96,32 @@ class CMIC(Baseline):
             losses = losses * labels.weight
         floored = log_probs.clamp_min(math.log(self.smallest_prob))
         floored = floored.detach() if self.detach_log else floored
-        total, counts, prob_sum, log_sum = self._over_ranks(
+        own_pairs = self._own_pairs(labels, probs)
+        total, own_pairs_total, own_separation, counts, prob_sum, log_sum = self._over_ranks(
             losses.sum(),
+            own_pairs.sum(),
+            -(own_pairs * (probs * floored).sum(dim=1)).sum(),
             class_counts(labels, self.num_classes, probs.dtype),
             class_sums(probs, labels, self.num_classes),
             class_sums(floored, labels, self.num_classes),
         )
         # The samples of all other classes: exactly none if the batch holds one class.
-        separation = -(prob_sum * (log_sum.sum(dim=0) - log_sum)).sum()
-        if self.normalise == "pairs":
-            separation = mean_of(separation, (counts * (counts.sum() - counts)).sum())
+        separation = -(prob_sum * (log_sum.sum(dim=0) - log_sum)).sum() - own_separation
+        if self.normalize == "pairs":
+            # A lone sample has no pairs, but with a soft label the difference would round to a few.
+            pairs = ((counts * (counts.sum() - counts)).sum() - own_pairs_total) * (labels.total > 1)
+            separation = mean_of(separation, pairs)
         else:
             separation = separation / labels.total**2
         if self.training:
             self._update(prob_sum.detach(), counts)
         return total / labels.total - self.separation_weight * separation
+
+    def _own_pairs(self, labels: WeightedTargets, probs: Tensor) -> Tensor:
+        """How much (B,) each sample is paired with itself in the class sums: not at all unless its label is soft."""
+        if labels.targets.is_floating_point():
+            return (labels.targets * (1 - labels.targets)).sum(dim=1)
+        return probs.new_zeros(len(probs))
 
     def _divergence(self, log_probs: Tensor, probs: Tensor, labels: WeightedTargets) -> Tensor:
         """D(P_x‖Q_y) (B,), with Q a constant."""
