@@ -56,9 +56,9 @@ def test_two_views_get_half_the_epochs():
     assert config.schedule.milestones == pytest.approx([1.5, 2.4])
     assert config.schedule.warmup_epochs == pytest.approx(0.6)
     assert loss_notes("supcon", base) == [
-        "supcon sees 2 views of each image, so 5 epochs become 3: 1.20 times the images of the others."
+        "supcon sees 2 views of each image in an epoch and gets 3 of 5 epochs: 1.20 times the images of the others."
     ]
-    assert "so 8 epochs become 4: equal images seen." in loss_notes("supcon", Config(epochs=8))[0]
+    assert "gets 4 of 8 epochs: equal images seen." in loss_notes("supcon", Config(epochs=8))[0]
 
 
 def test_a_second_factor_and_other_seed_keys_need_no_more(recipe):

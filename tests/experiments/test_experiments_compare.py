@@ -136,9 +136,15 @@ def test_what_failed_is_run_again_when_asked_to(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text(json.dumps({**before, "failed": "training diverged: once."}) + "\n")
     assert main(command) == 0
     assert "failed: training diverged: once." in (tmp_path / "table.md").read_text()
+    # What is left of it is of no use: it starts anew.
+    comparison = Comparison("tiny.yaml", {"loss": ["ce"]}, 1, [1e9])
+    run = RUNS / comparison.cell_name(Cell({"loss": "ce"}, 1e9, 0))
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.yaml").write_text("epochs: 7\n")
     assert main([*command, "--retry-failed"]) == 0
     assert [row["failed"] for row in read(tmp_path)] == ["training diverged: once.", before["failed"]]
     assert "once" not in (tmp_path / "table.md").read_text()
+    assert not run.exists()
     assert capsys.readouterr().out.count("ce · rate 1e+09 · seed 0 · failed: ") == 1
 
 
@@ -168,10 +174,14 @@ def test_models_are_a_factor(capsys):
         "--seeds",
         "1",
     ]
-    assert main([*command, "--dry-run"]) == 0
+    Path("results/models").mkdir()
+    shutil.copy(OUT / "rows.jsonl", "results/models")
+    assert main([*command, "--out", "results/models", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mlp · ce · rate 0.1 · seed 0: done"), "it is the recipe's own network"
     assert lines[3] == "resnet8_slim · ncmi · rate 0.1 · seed 0: to run"
+    assert main([*command, "--dry-run"]) == 1, "the folder's comparison has no models"
+    assert "factors ['loss'] there, ['model', 'loss'] here. Name another folder with --out." in capsys.readouterr().err
 
 
 def test_another_failure_ends_with_its_sentence(tmp_path, capsys):

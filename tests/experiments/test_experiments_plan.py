@@ -122,7 +122,10 @@ def test_notes_say_what_a_reader_must_know(recipe):
     assert "`batch_size=32`, scale" in notes
     assert "Rates tried, chosen by accuracy on validation at seed 0, last epoch: ce 0.1, 0.3; supcon 0.1, 0.3" in notes
     assert "0.1, 0.3, 1, 3; cmic 0.1 (failed), 0.3." in notes
-    assert "supcon sees 2 views of each image, so 1 epochs become 1: 2.00 times the images of the others." in notes
+    assert (
+        "supcon sees 2 views of each image in an epoch and gets 1 of 1 epochs: 2.00 times the images of the others."
+        in notes
+    )
     assert "supcon has no decision of its own and is judged by its linear probe" in notes
     assert "supcon: the best rate is still at the end of those tried." in notes
     assert "supcon, seed 1, failed: training diverged: far." in notes

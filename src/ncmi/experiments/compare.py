@@ -80,8 +80,10 @@ def check_comparison(comparison: Comparison) -> None:
 
 
 def describe(comparison: Comparison, out: Path, runs: Path) -> str:
-    """The cells of a comparison and which of them are done: one line each."""
-    rows = ComparisonFolder(out).rows.rows()
+    """The cells of a comparison and which of them are done, one line each; a sentence if ``out`` holds what does not fit."""
+    folder = ComparisonFolder(out)
+    folder.joined(comparison)
+    rows = folder.rows.rows()
     workers = Workers(runs, 1)
     lines, left = [], 0
     for plan in make_plans(comparison, rows):

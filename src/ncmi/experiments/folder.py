@@ -26,12 +26,15 @@ class ComparisonFolder:
         """The comparison here."""
         return Comparison.from_dict(json.loads(self.comparison.read_text(encoding="utf-8")))
 
+    def joined(self, comparison: Comparison) -> Comparison:
+        """A comparison together with the one here, if there is one; a sentence if they do not fit together."""
+        return self.read().joined(comparison) if self.comparison.is_file() else comparison
+
     def join(self, comparison: Comparison) -> None:
-        """Add a comparison to the one here, so that the table shows both; a sentence if they do not fit together."""
-        if self.comparison.is_file():
-            comparison = self.read().joined(comparison)
+        """Add a comparison to the one here, so that the table shows both."""
+        record = self.joined(comparison).to_dict()
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.comparison, json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        _write(self.comparison, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
     def table(self) -> Table:
         """The table of the comparison as far as it has come, made from comparison and rows alone."""

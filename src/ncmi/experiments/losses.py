@@ -67,7 +67,7 @@ def loss_notes(name: str, base: Config) -> list[str]:
     """What a reader of the table must know of a loss.
 
     >>> loss_notes("supcon", Config(epochs=15))
-    ['supcon sees 2 views of each image, so 15 epochs become 8: 1.07 times the images of the others.']
+    ['supcon sees 2 views of each image in an epoch and gets 8 of 15 epochs: 1.07 times the images of the others.']
     """
     notes = []
     if name in LOSS_OPTIONS:
@@ -79,7 +79,9 @@ def loss_notes(name: str, base: Config) -> list[str]:
         epochs = _epochs(name, base)
         ratio = views * epochs / base.epochs
         images = "equal images seen" if ratio == 1 else f"{ratio:.2f} times the images of the others"
-        notes.append(f"{name} sees {views} views of each image, so {base.epochs} epochs become {epochs}: {images}.")
+        notes.append(
+            f"{name} sees {views} views of each image in an epoch and gets {epochs} of {base.epochs} epochs: {images}."
+        )
     return notes
 
 
