@@ -142,8 +142,8 @@ def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
         "images_per_second": steps * run.images_per_step / state.epoch_seconds,
     }
     score = float(state.epoch)  # without validation, the last epoch is the best
-    if run.setup.parts.validation is not None:
-        result = run.setup.validate(run.evaluated(), run.setup.parts.validation)._asdict()
+    if run.setup.source.validation is not None:
+        result = run.setup.validate(run.evaluated(), run.setup.source.validation)._asdict()
         row |= {name if name in _MONITORED else f"validation_{name}": value for name, value in result.items()}
         score = row["validation_top1"]
     row = {key: value if math.isfinite(value) else None for key, value in row.items()}
