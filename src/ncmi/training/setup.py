@@ -88,6 +88,7 @@ class Setup:
             features["validation"],
             features["test"],
             decisions=self.config.decisions,
+            patients={name: self.source.patients(part) for name, part in parts.items() if part is not None},
         )
 
 
