@@ -12,11 +12,13 @@ from ncmi.checks import choose
 from ncmi.criteria.base import Criterion
 from ncmi.criteria.contrastive import ContrastiveCriterion
 from ncmi.criteria.head import HeadCriterion
+from ncmi.criteria.memory import FeatureMemory
 from ncmi.criteria.ncmi import NCMICriterion, make_ncmi
 
 __all__ = [
     "ContrastiveCriterion",
     "Criterion",
+    "FeatureMemory",
     "HeadCriterion",
     "NCMICriterion",
     "create_criterion",
@@ -37,7 +39,8 @@ def create_criterion(name: str, num_classes: int, num_features: int, **options: 
         name: one of :func:`list_criteria`.
         num_classes: C.
         num_features: D.
-        options: of the loss; those of ``ncmi`` are the arguments of :func:`make_ncmi`.
+        options: of the loss; those of ``ncmi`` are the arguments of :func:`make_ncmi` and the ``memory`` of
+            :class:`NCMICriterion`, which goes with a preset too.
 
     >>> create_criterion("ncmi", 10, 64, objective="theorem1").decision
     'learned q'
@@ -46,11 +49,12 @@ def create_criterion(name: str, num_classes: int, num_features: int, **options: 
     """
     choose("loss", "name", name, list_criteria())
     if name == "ncmi":
-        _check_options(name, options, make_ncmi)
+        _check_options(name, options, make_ncmi, ("memory",))
+        memory = options.pop("memory", 0)
         if options.get("preset") is not None and len(options) > 1:
             others = ", ".join(option for option in options if option != "preset")
             raise ValueError(f"loss: preset stands for all other options of 'ncmi'; leave out {others}, or the preset.")
-        return NCMICriterion(make_ncmi(num_classes, num_features, **options))
+        return NCMICriterion(make_ncmi(num_classes, num_features, **options), memory)
     _check_options(name, options, BASELINES[name])
     loss = make_baseline(name, num_classes, num_features, **options)
     if isinstance(loss, SupCon):
@@ -58,8 +62,9 @@ def create_criterion(name: str, num_classes: int, num_features: int, **options: 
     return HeadCriterion(loss, num_classes, num_features)
 
 
-def _check_options(name: str, options: dict[str, Any], build: Any) -> None:
+def _check_options(name: str, options: dict[str, Any], build: Any, more: tuple[str, ...] = ()) -> None:
     known = [option for option in inspect.signature(build).parameters if option not in ("num_classes", "num_features")]
+    known += more
     for option in options:
         choose("loss", f"an option of {name!r}", option, known)
     for parameter in inspect.signature(build).parameters.values():

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from ncmi.criteria import Criterion
+from ncmi.distributed import sum_over_ranks, world_size
 from ncmi.models.mil import BagOutput, Bags
 
 
@@ -42,11 +43,11 @@ class Task(nn.Module):
     def forward(self, images: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its features."""
         if self.criterion.views == 1:
-            features, auxiliary = self.features(images)
-            return self.criterion(features, targets) + auxiliary, features.detach()
-        features, auxiliary = self.features(images.flatten(0, 1))
-        features = features.unflatten(0, images.shape[:2])
-        return self.criterion(features, targets) + auxiliary, features.detach()[:, 0]
+            output = self.features(images)
+            return self.criterion(output.features, targets) + self._auxiliary(output), output.features.detach()
+        output = self.features(images.flatten(0, 1))
+        features = output.features.unflatten(0, images.shape[:2])
+        return self.criterion(features, targets) + self._auxiliary(output), features.detach()[:, 0]
 
     def features(self, images: Any) -> "Output":
         """Features (B, D) of images or bags, and the network's own loss term."""
@@ -60,6 +61,15 @@ class Task(nn.Module):
         features, auxiliaries = zip(*parts, strict=True)  # pyright: ignore[reportArgumentType]
         counts = torch.tensor([len(part) for part in features], device=features[0].device)
         return Output(torch.cat(features), (torch.stack(auxiliaries) * counts).sum() / counts.sum())
+
+    def _auxiliary(self, output: "Output") -> Tensor:
+        """The network's own loss term; in training its mean over the samples of all ranks, whose shares may differ."""
+        term = output.auxiliary
+        if world_size() == 1 or not (self.training and term.requires_grad):
+            return term
+        count = term.new_tensor(float(len(output.features)))
+        total, count = sum_over_ranks(term * count, count)
+        return total / count
 
     def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
         return nullcontext(), _unmoved_statistics(self.network)

@@ -24,6 +24,11 @@ class BagSource(Source):
 
     def __init__(self, config: Config):
         data = config.data
+        if data.train_size is not None:
+            raise ValueError(
+                f"data: train_size={data.train_size} is for images; bags are divided by patient. Leave it out, and shorten the "
+                "set's table or its splits_<fold>.csv instead."
+            )
         bags = load_bags(data.name.removeprefix(PREFIX), data.folder, preload=data.workers == 0, **data.options)
         split = make_split(bags, data.name.removeprefix(PREFIX), data.fold)
         self.config, self.in_features = config, bags.in_features
@@ -69,7 +74,7 @@ def make_split(bags: BagSet, name: str, fold: int) -> BagSplit:
     if bags.root is not None and (bags.root / "splits").is_dir():
         return clam_split(bags, fold)
     folds = patient_folds(bags)
-    if fold >= len(folds):
+    if not 0 <= fold < len(folds):
         raise ValueError(f"data: fold must lie in [0, {len(folds) - 1}] for {bags.name}; got {fold}.")
     return folds[fold]
 
