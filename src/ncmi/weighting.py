@@ -36,6 +36,7 @@ class Weighting(nn.Module):
         prior: ``"batch"`` takes classes as they come; ``"uniform"`` or class probabilities (C,), scaled to sum to
             one, reweight each sample by π_y·B/n_y, so that the classes present count as if they had been drawn with that prior.
         ignore_index: samples with this label count nothing and do not move the centre.
+        owner: the loss that messages speak for.
     """
 
     weight: Tensor | None
@@ -47,20 +48,22 @@ class Weighting(nn.Module):
         weight: Tensor | None = None,
         prior: Literal["batch", "uniform"] | Tensor = "batch",
         ignore_index: int = -100,
+        owner: str = "NCMILoss",
     ):
         super().__init__()
+        self.owner = owner
         if isinstance(prior, str):
-            choose("NCMILoss", "prior", prior, ("batch", "uniform"))
+            choose(owner, "prior", prior, ("batch", "uniform"))
             class_prior = torch.ones(num_classes) if prior == "uniform" else None
         else:
             class_prior = prior
         if weight is not None and class_prior is not None:
-            raise ValueError("NCMILoss: give weight or prior, not both: a prior replaces the weight of every class.")
+            raise ValueError(f"{owner}: give weight or prior, not both: a prior replaces the weight of every class.")
         self.ignore_index = ignore_index
-        self.register_buffer("weight", _class_vector("weight", weight, num_classes))
-        self.register_buffer("prior", _class_vector("prior", class_prior, num_classes))
+        self.register_buffer("weight", class_vector(owner, "weight", weight, num_classes))
+        self.register_buffer("prior", class_vector(owner, "prior", class_prior, num_classes))
         if self.prior is not None and not bool(self.prior.sum() > 0):
-            raise ValueError("NCMILoss: prior must give some class a positive probability; all are zero.")
+            raise ValueError(f"{owner}: prior must give some class a positive probability; all are zero.")
 
     def class_prior(self, dtype: torch.dtype) -> Tensor | None:
         """Class probabilities (C,) that sum to one in ``dtype``, or ``None`` for the batch's own."""
@@ -78,7 +81,7 @@ class Weighting(nn.Module):
         result = self._soft(targets.to(dtype)) if soft else self._hard(targets.long(), dtype, may_ignore)
         if not torch.compiler.is_compiling() and not result.total > 0:
             raise ValueError(
-                f"NCMILoss: the batch has no sample with a positive weight ({len(targets)} samples, "
+                f"{self.owner}: the batch has no sample with a positive weight ({len(targets)} samples, "
                 f"ignore_index={self.ignore_index}). Skip such a batch."
             )
         return result
@@ -131,17 +134,18 @@ class Weighting(nn.Module):
         return f"{kind}, ignore_index={self.ignore_index}"
 
 
-def _class_vector(name: str, values: Tensor | None, num_classes: int) -> Tensor | None:
+def class_vector(owner: str, what: str, values: Tensor | None, num_classes: int) -> Tensor | None:
+    """A copy of ``values`` (C,) as floats, if they are finite and not negative; ``None`` stays ``None``."""
     if values is None:
         return None
     values = torch.as_tensor(values)
     values = values.clone() if values.is_floating_point() else values.float()
     if values.shape != (num_classes,):
         raise ValueError(
-            f"NCMILoss: {name} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}."
+            f"{owner}: {what} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}."
         )
     if not bool((values >= 0).all() & values.isfinite().all()):
         raise ValueError(
-            f"NCMILoss: {name} must be finite and not negative; got a smallest value of {float(values.min())}."
+            f"{owner}: {what} must be finite and not negative; got a smallest value of {float(values.min())}."
         )
     return values

@@ -158,7 +158,7 @@ def test_several_splits():
 @pytest.mark.parametrize(
     ("call", "error", "sentence"),
     [
-        (lambda p, t: slide_metrics(p * 2, t), ValueError, "rows that sum to one, .* For scores pass scores.softmax"),
+        (lambda p, t: slide_metrics(p * 2, t), ValueError, "rows that sum to one; .* For scores pass scores.softmax"),
         (
             lambda p, t: slide_metrics(p[0], t),
             ValueError,
@@ -166,7 +166,7 @@ def test_several_splits():
         ),
         (lambda p, t: slide_metrics(p, t + 1), ValueError, r"targets must lie in \[0, 2\]"),
         (lambda p, t: slide_metrics(p, t.float()), TypeError, "got soft labels"),
-        (lambda p, t: slide_metrics(p, torch.full_like(t, -100)), ValueError, "some are -100. Leave those slides out"),
+        (lambda p, t: slide_metrics(p, torch.full_like(t, -100)), ValueError, "some are -100. Leave those rows out"),
         (lambda p, t: evaluate_slides(p, t, range(3)), ValueError, "patients must name one a slide, 20; got 3"),
         (lambda p, t: evaluate_slides(p, t, range(20), resamples=99), ValueError, "resamples must be at least 1000"),
         (lambda p, t: evaluate_slides(p, t, range(20), level=95), ValueError, r"level must lie in \(0, 1\); got 95"),

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ncmi.baselines.inputs import check_num_classes, check_rows, class_vector
+from ncmi.baselines.inputs import check_num_classes, check_rows
 from ncmi.buffers import keep_precision
 from ncmi.checks import check_targets, choose
 from ncmi.distributed import broadcast_state, sum_over_ranks, world_size
@@ -48,9 +48,7 @@ class Baseline(nn.Module):
         super().__init__()
         owner = type(self).__name__
         self.num_classes = check_num_classes(owner, num_classes)
-        self.weighting = Weighting(
-            num_classes, class_vector(owner, "weight", weight, num_classes), "batch", ignore_index
-        )
+        self.weighting = Weighting(num_classes, weight, "batch", ignore_index, owner)
         self.reduction = choose(owner, "reduction", reduction, ("mean", "sum", "none"))
         self._synchronized = False
 

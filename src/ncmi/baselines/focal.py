@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ncmi.baselines.base import LogitsLoss
-from ncmi.baselines.inputs import check_number, class_vector
+from ncmi.baselines.inputs import check_number
 from ncmi.baselines.sums import own_class
+from ncmi.weighting import class_vector
 
 
 class Focal(LogitsLoss):

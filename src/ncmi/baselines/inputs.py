@@ -48,22 +48,6 @@ def check_number(
     return number
 
 
-def class_vector(owner: str, what: str, values: Tensor | None, num_classes: int) -> Tensor | None:
-    """A copy of ``values`` (C,) as floats, if they are finite and not negative; ``None`` stays ``None``."""
-    if values is None:
-        return None
-    values = torch.as_tensor(values)
-    values = values.clone() if values.is_floating_point() else values.float()
-    if values.shape != (num_classes,):
-        raise ValueError(
-            f"{owner}: {what} must have shape ({num_classes},), one number a class; got {tuple(values.shape)}. "
-            "One number for all classes belongs in front of the whole loss."
-        )
-    if not bool((values >= 0).all() & values.isfinite().all()):
-        raise ValueError(f"{owner}: {what} must be finite and not negative; got {values.tolist()}.")
-    return values
-
-
 def check_rows(owner: str, what: str, rows: Tensor, width: int | None, reason: str = "") -> None:
     """Real, finite rows (B, width); any width if it is ``None``."""
     _check_real(owner, what, rows)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_calibration_error
 
-from ncmi.checks import check_targets
-from ncmi.evaluation.scores import places
+from ncmi.evaluation.scores import check_probabilities, places
 
 BINS = 15  # Guo et al. 2017, and usual since
 
@@ -65,20 +64,5 @@ def _confidence(owner: str, probabilities: Tensor, targets: Tensor, bins: int) -
     """Largest probability (N,), and whether its class is the right one (N,)."""
     if bins < 1:
         raise ValueError(f"{owner}: bins must be at least 1; got {bins}. 15 is usual.")
-    if probabilities.ndim != 2 or not len(probabilities):
-        raise ValueError(
-            f"{owner}: probabilities must have shape (N, C) with at least one row; got {tuple(probabilities.shape)}."
-        )
-    sums = probabilities.double().sum(dim=1)
-    if bool((probabilities < 0).any()) or not bool(((sums - 1).abs() < 1e-3).all()):
-        raise ValueError(
-            f"{owner}: probabilities must be non-negative rows that sum to one; got sums of {float(sums.min()):.4g} … "
-            f"{float(sums.max()):.4g}. For scores pass scores.softmax(1)."
-        )
-    if targets.is_floating_point():
-        raise TypeError(f"{owner}: targets must be class indices (N,); got soft labels. Pass targets.argmax(1).")
-    if check_targets(owner, targets, len(probabilities), probabilities.shape[1], -100):
-        raise ValueError(
-            f"{owner}: targets must be class indices; some are -100. Leave those rows out of both arguments."
-        )
+    check_probabilities(owner, probabilities, targets)
     return probabilities.amax(dim=1), places(probabilities, targets.long()) == 0

@@ -6,6 +6,8 @@ Shapes: B samples, C classes.
 import torch
 from torch import Tensor
 
+from ncmi.checks import check_targets
+
 TOP = 5
 
 
@@ -38,3 +40,23 @@ def places(scores: Tensor, targets: Tensor) -> Tensor:
     earlier = torch.arange(num_classes, device=scores.device) < targets.unsqueeze(1)
     ahead = ((scores > own) | ((scores == own) & earlier)).sum(dim=1)
     return torch.where(own.squeeze(1) == -torch.inf, num_classes, ahead)
+
+
+def check_probabilities(owner: str, probabilities: Tensor, targets: Tensor) -> None:
+    """Non-negative rows (N, C) that sum to one, with class indices (N,), none of them ignored."""
+    if probabilities.ndim != 2 or not len(probabilities):
+        raise ValueError(
+            f"{owner}: probabilities must have shape (N, C) with at least one row; got {tuple(probabilities.shape)}."
+        )
+    sums = probabilities.double().sum(dim=1)
+    if bool((probabilities < 0).any()) or not bool(((sums - 1).abs() < 1e-3).all()):
+        raise ValueError(
+            f"{owner}: probabilities must be non-negative rows that sum to one; got sums of {float(sums.min()):.4g} … "
+            f"{float(sums.max()):.4g}. For scores pass scores.softmax(1)."
+        )
+    if targets.is_floating_point():
+        raise TypeError(f"{owner}: targets must be class indices (N,); got soft labels. Pass targets.argmax(1).")
+    if check_targets(owner, targets, len(probabilities), probabilities.shape[1], -100):
+        raise ValueError(
+            f"{owner}: targets must be class indices; some are -100. Leave those rows out of both arguments."
+        )

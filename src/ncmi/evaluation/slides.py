@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc, multiclass_f1_score, multiclass_recall
 
-from ncmi.checks import check_targets
 from ncmi.data.keyed import integers, random_bits
+from ncmi.evaluation.scores import check_probabilities
 
 _BOOTSTRAP = 3  # a stream of its own beside those of ncmi.data.keyed
 _CHUNK = 2**22  # numbers of a (resamples, slides) matrix: 32 MB in float64
@@ -210,18 +210,5 @@ def _resampled_weights(owners: Tensor, num_patients: int, resamples: int, seed: 
 
 def _checked(owner: str, probabilities: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Probabilities in float64 and class indices, on the CPU: these are a few hundred numbers."""
-    if probabilities.ndim != 2 or not len(probabilities):
-        raise ValueError(
-            f"{owner}: probabilities must have shape (N, C) with at least one row; got {tuple(probabilities.shape)}."
-        )
-    sums = probabilities.double().sum(dim=1)
-    if bool((probabilities < 0).any()) or not bool(((sums - 1).abs() < 1e-3).all()):
-        raise ValueError(
-            f"{owner}: probabilities must be non-negative rows that sum to one, because an AUC compares slides in one column; "
-            f"got sums of {float(sums.min()):.4g} … {float(sums.max()):.4g}. For scores pass scores.softmax(1)."
-        )
-    if targets.is_floating_point():
-        raise TypeError(f"{owner}: targets must be class indices (N,); got soft labels. Pass targets.argmax(1).")
-    if check_targets(owner, targets, len(probabilities), probabilities.shape[1], -100):
-        raise ValueError(f"{owner}: targets must be class indices; some are -100. Leave those slides out.")
+    check_probabilities(owner, probabilities, targets)
     return probabilities.detach().double().cpu(), targets.long().cpu()
