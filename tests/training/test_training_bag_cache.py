@@ -30,8 +30,8 @@ WITHOUT_GRADIENT = ("attention.score.bias", "key_projection.bias")
 # Relative to the largest number of each tensor.
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 # Bags that are packed together go through other matrix products than bags alone, and float32 rounds those differently: 2e-6
-# was seen in gradients of aem and asmil, against 1e-15 in float64. The cache itself adds nothing, as the replay shows.
-PACKED = {"aem": 4e-6, "asmil": 4e-6}
+# was seen in gradients of these models, against 1e-15 in float64. The cache itself adds nothing, as the replay shows.
+PACKED = {"aem": 4e-6, "asmil": 4e-6, "transmil": 4e-6}
 
 
 def group(dtype, seed=0):

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ncmi.training.task import Task
 
 _COLUMNS = ("rank", "index", "x", "y", "weight", "share")
-# Published without the places of their regions; a grid, row by row, stands in for them.
-_MADE_UP = ("tcga-lung", "tcga-brca")
 _MADE_UP_NOTE = (
     "The coordinates are made up (a grid, row by row): the map shows how much attention each region gets, not where on the "
     "slide it is."
@@ -36,6 +34,7 @@ def add_arguments(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     """Print decision and top patches; write map and table."""
+    from ncmi.data.bags import has_made_up_coordinates
     from ncmi.evaluation.attention import attention_weights, top_instances
     from ncmi.training.processes import join_processes
     from ncmi.training.run import load_task
@@ -67,7 +66,7 @@ def run(arguments: Any) -> int:
         heads = logits.shape[1]
         which = f"the mean of {heads} attention heads" if heads > 1 else "one attention head"
         which = which if arguments.head is None else f"attention head {arguments.head} of 0 … {heads - 1}"
-        made_up = bag.coordinates is not None and _has_made_up_coordinates(bags)
+        made_up = bag.coordinates is not None and has_made_up_coordinates(bags)
         print(f"{arguments.slide}: {len(rows)} patches, in the {part} part of {bags.name} (fold {config.data.fold})")
         print(f"decision ({task.criterion.decision}, checkpoint {arguments.checkpoint}): {decision}")
         print(f"true class: {true}, so the decision is {'right' if decided == true else 'wrong'}")
@@ -131,12 +130,6 @@ def _decision(task: "Task", features: "Tensor", class_names: Sequence[str]) -> t
         return f"{decided}; scores, the largest decides: {each}", decided
     probabilities = scores.softmax(dim=0)
     return f"{decided} with probability {float(probabilities.max()):.3f}", decided
-
-
-def _has_made_up_coordinates(bags: "BagSet") -> bool:
-    """Whether the set is one of those, by its name or, if it was named by its path, by its folder."""
-    folder = "" if bags.root is None else bags.root.name.replace("_", "-")
-    return bags.name in _MADE_UP or folder in _MADE_UP
 
 
 def _file_name(slide: str, head: int | None) -> str:

@@ -236,5 +236,5 @@ def _epoch_line(row: dict[str, Any], epochs: int) -> str:
     if row.get("validation_top1") is not None:
         parts.append(f"validation {100 * row['validation_top1']:.2f} %")
     parts += [f"{label} {row[key]:.3g}" for label, key in _INFORMATION if row.get(key) is not None]
-    line = " · ".join([*parts, f"{row['seconds']:.1f} s", f"{row['images_per_second']:.0f} images/s"])
+    line = " · ".join([*parts, f"{row['seconds']:.1f} s", f"{row['images_per_second']:.0f} samples/s"])
     return line if row["warning"] is None else f"{line}\n{row['warning']}"

@@ -3,16 +3,13 @@
 import csv
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 from data.bags.made_bags import WIDTH, instances, write_clam, write_h5, write_splits
 
 from ncmi.cli import main
-from ncmi.cli.attention import _has_made_up_coordinates
-from ncmi.data.bags import load_bags
+from ncmi.data.bags import has_made_up_coordinates, load_bags
 from ncmi.evaluation.attention import attention_weights
 from ncmi.report.attention_map import draw_attention
 from ncmi.training.processes import Processes
@@ -175,8 +172,8 @@ def test_the_tcga_sets_say_that_their_coordinates_are_made_up(capsys, tmp_path, 
     monkeypatch.setattr("ncmi.report.attention_map.draw_attention", draw_as_svg)
     assert "coordinates are made up" in attend(capsys, run, "slide.10")
     assert "<!-- The coordinates are made up" in (run / "attention" / "slide.10-attention.svg").read_text()
-    assert _has_made_up_coordinates(load_bags(data))  # by its path, too
-    assert not _has_made_up_coordinates(load_bags(made_set(tmp_path / "others")))
+    assert has_made_up_coordinates(load_bags(data))  # by its path, too
+    assert not has_made_up_coordinates(load_bags(made_set(tmp_path / "others")))
 
 
 def test_an_unknown_slide_gets_the_nearest_names(runs, capsys):
@@ -208,13 +205,3 @@ def test_a_slide_that_changed_on_disk_gets_a_sentence(capsys, tmp_path):
     run = train(tmp_path / "run", data, "abmil")
     write_h5(data / "h5_files" / "slide.10.h5", instances("slide.10", 4, WIDTH + 1))
     assert "features must have the width of the set's first bag" in refused(capsys, run, "slide.10")
-
-
-def test_help_does_not_wait_for_torch():
-    program = (
-        "import sys\nfrom ncmi.cli import main\ntry:\n    main(['attention', '--help'])\n"
-        "except SystemExit:\n    pass\nassert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "--head" in run.stdout
