@@ -87,7 +87,8 @@ def main() -> None:
     if options.print_row:
         print(json.dumps(measure(options.print_row, **sizes), ensure_ascii=False))
         return
-    date, rows = machine()["date"], []
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    date = machine()["date"]
     for name in options.models:
         settings = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
         command = [sys.executable, "-m", "benchmarks.bags", "--print-row", name, *settings]
@@ -97,10 +98,8 @@ def main() -> None:
             f"{name}: {row['seconds']:.1f} s, peak {row['peak_gb']:.2f} GB (goal {row['limit_gb']:.0f} GB: {met})",
             flush=True,
         )
-        rows.append(row)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

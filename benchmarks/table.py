@@ -84,8 +84,8 @@ def bags_sentence(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "No step on a large bag was measured yet."
     steps = "; ".join(
-        f"{row['model']}{' with activation checkpointing' * bool(row['options'].get('checkpoint'))} {row['seconds']:.3g} s of processor time and "
-        f"{row['peak_gb']:.3g} GB at its peak, program and bag included (goal {row['limit_gb']:.0f} GB"
+        f"{row['model']}{' with activation checkpointing' * bool(row['options'].get('checkpoint'))} {row['seconds']:.3g} s "
+        f"of processor time and {row['peak_gb']:.3g} GB, program and bag included (goal {row['limit_gb']:.0f} GB"
         f"{', missed' * (row['peak_gb'] > row['limit_gb'])})"
         for row in rows
     )

@@ -3,7 +3,7 @@
 Shapes: B samples, C classes, D feature width.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -127,6 +127,7 @@ def make_ncmi(
     center_momentum: float = 0.999,
     simplex: str = "nsf",
     prior: str = "batch",
+    weight: Sequence[float] | None = None,
 ) -> NCMILoss:
     """An :class:`ncmi.NCMILoss` from plain values, as a recipe holds them.
 
@@ -144,6 +145,7 @@ def make_ncmi(
         center_momentum: of the moving average.
         simplex: ``nsf`` or ``softmax``.
         prior: ``batch`` or ``uniform``.
+        weight: class weights, C numbers.
     """
     if preset is not None:
         return NCMILoss.from_preset(preset, num_classes, num_features)
@@ -163,4 +165,5 @@ def make_ncmi(
         center=center if center == "none" else CENTERS[center](num_features, center_momentum),  # pyright: ignore[reportCallIssue]
         simplex=simplex,  # pyright: ignore[reportArgumentType]
         prior=prior,  # pyright: ignore[reportArgumentType]
+        weight=None if weight is None else torch.tensor(weight, dtype=torch.float32),
     )

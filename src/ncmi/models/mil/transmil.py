@@ -147,8 +147,8 @@ class TransMIL(BagModel):
         length = self._length(sides[0])
         # Under autocast the token stays float32 while the instances do not.
         token = self.class_token.to(bags[0].dtype).unsqueeze(0)
-        zeros = token.new_zeros(length, self.num_features)
         starts = [length - side * side - 1 for side in sides]
+        zeros = token.new_zeros(max(starts), self.num_features)
         rows = [
             (zeros[:start], token, bag, bag[: side * side - len(bag)])
             for bag, side, start in zip(bags, sides, starts, strict=True)
