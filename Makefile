@@ -28,6 +28,7 @@ check: $(READY)
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.head
 	$(BIN)/python -m benchmarks.loop
+	$(BIN)/python -m benchmarks.bags
 	$(BIN)/python -m benchmarks.table README.md
 
 clean:

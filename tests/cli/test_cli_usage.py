@@ -8,7 +8,7 @@ import pytest
 from ncmi.cli import main
 from ncmi.cli.main import _COMMANDS
 
-COMMANDS = ["train", "evaluate", "measure", "recipes", "doctor"]
+COMMANDS = ["train", "evaluate", "measure", "attention", "recipes", "doctor"]
 
 
 class Recorded:

@@ -360,10 +360,11 @@ def test_a_network_of_ones_own_trains(tmp_path, monkeypatch):
 
 
 def test_adamw_decays_matrices_alone(tmp_path):
-    from ncmi.training.build import make_optimizer, make_parts, make_task
+    from ncmi.training.build import make_optimizer, make_task
+    from ncmi.training.sources import make_source
 
     config = make_config(QUICK, ["optimizer=adamw", "optimizer.weight_decay=0.1", "loss=ce"])
-    task = make_task(config, make_parts(config.data), initialize=True)
+    task = make_task(config, make_source(config), initialize=True)
     for group in make_optimizer(config, task).param_groups:
         for parameter in group["params"]:
             assert group["weight_decay"] == (0.1 if parameter.ndim > 1 else 0.0)

@@ -175,3 +175,20 @@ def test_the_monitor_warns_when_classes_merge_again_and_repeats_only_what_is_wor
 
 def test_the_monitor_needs_a_validation_part():
     assert CollapseMonitor(100).look({"epoch": 3}) is None
+
+
+def test_class_weights_of_a_recipe_reach_the_loss():
+    features, targets = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    for name in ("ncmi", "ce"):
+        criterion = create_criterion(name, 3, 4, weight=[1, 2.5, 0.5])
+        plain = create_criterion(name, 3, 4)
+        plain.load_state_dict(criterion.state_dict(), strict=False)
+        doubled = create_criterion(name, 3, 4, weight=[2, 5, 1])
+        doubled.load_state_dict(
+            {key: value for key, value in criterion.state_dict().items() if "weighting" not in key}, strict=False
+        )
+        found = [float(one(features, targets).detach()) for one in (criterion, plain, doubled)]
+        assert found[0] != pytest.approx(found[1], rel=1e-4)
+        assert found[0] == pytest.approx(found[2], rel=1e-5), "weights matter by their proportions"
+    with pytest.raises(ValueError, match=r"weight must have shape \(3,\), one number a class; got \(2,\)"):
+        create_criterion("ncmi", 3, 4, weight=[1, 2])

@@ -5,11 +5,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import compare, doctor, evaluate, measure, recipes, train
+from ncmi.cli import attention, compare, doctor, evaluate, measure, recipes, train
 
 _COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "attention": attention,
     "compare": compare,
     "measure": measure,
     "recipes": recipes,

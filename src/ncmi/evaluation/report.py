@@ -5,7 +5,9 @@ Shapes: N samples, B of a piece, C classes, D feature width.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +21,12 @@ from ncmi.evaluation.information import CHUNK, class_sums, terms
 from ncmi.evaluation.protocol import Criterion, as_module, device_of
 from ncmi.evaluation.records import DecisionResult, Evaluation, Information, Score
 from ncmi.evaluation.scores import TOP, check_scores, places
+from ncmi.evaluation.slides import SlideMetrics, evaluate_slides, slide_metrics
 from ncmi.evaluation.temperature import fit_temperature
 from ncmi.heads.inputs import frozen, labelled
 
 _TEMPERATURE_NUMBERS = 2**26  # scores N·C that a temperature is fitted on
+_METRIC_NUMBERS = 2**24  # probabilities N·C that are held for metrics by class
 
 
 @torch.no_grad()
@@ -33,6 +37,7 @@ def evaluate(
     test: LabelledFeatures | None = None,
     *,
     decisions: Sequence[str] = tuple(DECISIONS),
+    patients: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Evaluation:
     """Accuracy, likelihood and calibration of each decision on each part, and the parts' CMI, Γ and NCMI.
@@ -48,6 +53,7 @@ def evaluate(
         validation: features held out from training.
         test: features of the test set.
         decisions: which decisions, by name.
+        patients: whom each sample comes from, by the name of the part; the test part's give intervals.
         seed: of the probe's held-out part, and of subsets of very large sets.
     """
     for name in decisions:
@@ -57,7 +63,7 @@ def evaluate(
     with frozen(as_module(criterion)):
         statistics = {name: class_sums(criterion, part).statistics for name, part in parts.items()}
         fitting = Fitting(criterion, parts["train"], statistics["train"], seed)
-        rows = tuple(_decide(name, fitting, parts) for name in dict.fromkeys(decisions))
+        rows = tuple(_decide(name, fitting, parts, patients or {}) for name in dict.fromkeys(decisions))
     information = {}
     for name, part in parts.items():
         cmi, gamma, ratio = terms(statistics[name])
@@ -71,7 +77,9 @@ def _checked(name: str, part: LabelledFeatures, criterion: Criterion) -> Labelle
     return LabelledFeatures(features, targets)
 
 
-def _decide(name: str, fitting: Fitting, parts: dict[str, LabelledFeatures]) -> DecisionResult:
+def _decide(
+    name: str, fitting: Fitting, parts: dict[str, LabelledFeatures], patients: Mapping[str, Sequence[str]]
+) -> DecisionResult:
     start = time.perf_counter()
     decision = DECISIONS[name](fitting)
     device = device_of(fitting.criterion)
@@ -87,7 +95,8 @@ def _decide(name: str, fitting: Fitting, parts: dict[str, LabelledFeatures]) -> 
             pieces = decision.training_scores()
         else:
             pieces = _scored(decision, part, device)
-        results[part_name] = _score(pieces, fitting.criterion.num_classes, temperature)
+        people = patients.get(part_name, ()) if part_name == "test" else ()
+        results[part_name] = _score(pieces, fitting.criterion.num_classes, temperature, people)
     return DecisionResult(name, decision.source, time.perf_counter() - start, "; ".join(notes), results)
 
 
@@ -111,22 +120,44 @@ def _temperature(decision: Decision, part: LabelledFeatures, fitting: Fitting) -
     return temperature, "".join(notes)
 
 
-def _score(pieces: Iterable[tuple[Tensor, Tensor]], num_classes: int, temperature: float) -> Score:
-    likelihood, place, confidence = [], [], []
+def _score(
+    pieces: Iterable[tuple[Tensor, Tensor]], num_classes: int, temperature: float, patients: Sequence[str]
+) -> Score:
+    likelihood, place, confidence, log_probs, labels = [], [], [], [], []
+    count = 0
     for scores, targets in pieces:
         check_scores("evaluate", scores, len(targets), num_classes)
-        log_probs = (scores.double() / temperature).log_softmax(dim=1)
-        likelihood.append(log_probs.gather(1, targets.unsqueeze(1)).squeeze(1))
-        confidence.append(log_probs.amax(dim=1).exp())
+        piece = (scores.double() / temperature).log_softmax(dim=1)
+        likelihood.append(piece.gather(1, targets.unsqueeze(1)).squeeze(1))
+        confidence.append(piece.amax(dim=1).exp())
         place.append(places(scores, targets))
+        labels.append(targets)
+        count += piece.numel()
+        log_probs = [*log_probs, piece] if count <= _METRIC_NUMBERS else []
     ahead = torch.cat(place)
-    return Score(
+    score = Score(
         n=len(ahead),
         top1=(ahead < 1).double().mean().item(),
         top5=(ahead < TOP).double().mean().item(),
         nll=_finite(-torch.cat(likelihood).mean().item()),
         ece=confidence_error(torch.cat(confidence), ahead < 1),
     )
+    if count > _METRIC_NUMBERS:
+        return score
+    return replace(score, **_class_metrics(torch.cat(log_probs).exp().cpu(), torch.cat(labels).cpu(), patients))
+
+
+def _class_metrics(probabilities: Tensor, targets: Tensor, patients: Sequence[str]) -> dict[str, Any]:
+    """Macro F1, macro AUC and balanced accuracy, with intervals if the samples come from patients."""
+    names = ("macro_f1", "macro_auc", "balanced_accuracy")
+    if not patients:
+        metrics = slide_metrics(probabilities, targets)
+        return {name: _finite(getattr(metrics, name)) for name in names}
+    result = evaluate_slides(probabilities, targets, patients)
+    ends = {field: (getattr(result.low, field), getattr(result.high, field)) for field in SlideMetrics._fields}
+    ends["top1"] = ends.pop("micro_f1")
+    intervals = {name: pair for name, pair in ends.items() if all(map(math.isfinite, pair))}
+    return {name: _finite(getattr(result.metrics, name)) for name in names} | {"intervals": intervals}
 
 
 def _finite(value: float) -> float | None:

@@ -1,12 +1,10 @@
 """What a comparison must know of single losses, so that all of them get the same: views, options, notes."""
 
-import inspect
 import math
 from functools import cache
 from typing import Any
 
-from ncmi.baselines import BASELINES
-from ncmi.criteria import create_criterion, make_ncmi
+from ncmi.criteria import create_criterion, list_criteria, list_options
 from ncmi.recipes import LOSS_OPTIONS
 from ncmi.training.config import Config
 
@@ -27,14 +25,11 @@ def resolved_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     >>> resolved_options("focal", {})["gamma"], resolved_options("focal", {"gamma": 3.0})["gamma"]
     (2.0, 3.0)
     """
-    build = make_ncmi if name == "ncmi" else BASELINES.get(name)
-    if build is None:
+    if name not in list_criteria():
         return dict(options)
-    parameters = inspect.signature(build).parameters.values()
+    parameters = list_options(name).values()
     defaults = {
-        parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
+        parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
     }
     return {**defaults, **options}
 

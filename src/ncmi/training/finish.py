@@ -35,7 +35,7 @@ def _summary(run: Run, memory: int | None) -> dict[str, Any]:
         "scale": config.scale,
         "epochs": config.epochs,
         "steps": state.step,
-        "train_samples": len(run.setup.parts.train),
+        "train_samples": len(run.setup.source.train),
         "parameters": sum(parameter.numel() for parameter in run.task.parameters()),
         "seconds": state.seconds,
         "seconds_per_epoch": state.seconds / config.epochs,
