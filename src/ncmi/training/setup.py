@@ -3,13 +3,23 @@
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ncmi.data.loaders import Loader
-from ncmi.evaluation import Evaluation, LabelledFeatures, Validation, collect, evaluate, gather, validate
+from ncmi.evaluation import (
+    Evaluation,
+    LabelledFeatures,
+    Outputs,
+    Validation,
+    collect,
+    evaluate,
+    gather,
+    outputs_of,
+    validate,
+)
 from ncmi.training.build import Part, make_parts, make_task, make_test_loader
 from ncmi.training.config import Config
 from ncmi.training.processes import Processes
@@ -17,6 +27,13 @@ from ncmi.training.task import Task
 
 PARTS = ("train", "validation", "test")
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Evaluated(NamedTuple):
+    """What was measured of a task, and what its headline decision said of each test sample."""
+
+    evaluation: Evaluation
+    outputs: Outputs | None
 
 
 class Setup:
@@ -66,7 +83,7 @@ class Setup:
         with self.autocast():
             return validate(_Converting(task.network, self), task.criterion, self.loader(part))
 
-    def evaluate(self, task: Task) -> Evaluation | None:
+    def evaluate(self, task: Task) -> Evaluated | None:
         """Every decision of the config on training, validation and test part: the one place that reads the test set.
 
         Only the main process gets a result; the others have done their share of the features.
@@ -78,13 +95,23 @@ class Setup:
         if not self.processes.main:
             return None
         assert features["train"] is not None
-        return evaluate(
+        evaluation = evaluate(
             task.criterion.eval(),
             features["train"],
             features["validation"],
             features["test"],
             decisions=self.config.decisions,
         )
+        return Evaluated(evaluation, self._outputs(task, features))
+
+    def _outputs(self, task: Task, features: dict[str, LabelledFeatures | None]) -> Outputs | None:
+        """Those of the headline decision, or of the first that the config names if that is not among them."""
+        names, headline = self.config.decisions, task.criterion.headline
+        if not names:
+            return None
+        parts = {name: part for name, part in features.items() if part is not None}
+        decision = headline if headline in names else names[0]
+        return outputs_of(task.criterion, parts, decision, self.parts.source.class_names)
 
 
 @contextmanager
