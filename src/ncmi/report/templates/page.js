@@ -1,4 +1,6 @@
 // Tables that sort, runs that can be hidden, and the charts in their places.
+document.getElementById("unscripted").hidden = true;
+
 function sortTable(table, column, direction) {
   const value = (row) => row.cells[column].dataset.value;
   const compare = (a, b) => {
@@ -44,14 +46,11 @@ function drawInside(section) {
   if (points) drawScatter(section.querySelector("figure.scatter"), points, names);
 }
 
-const which = document.getElementById("which");
 function showInside() {
   for (const section of document.querySelectorAll("[data-inside]")) {
     section.hidden = section.dataset.inside !== which.value;
     if (!section.hidden && !section.querySelector("svg")) drawInside(section);
   }
 }
-if (which) {
-  which.addEventListener("change", showInside);
-  showInside();
-}
+const which = document.getElementById("which");
+if (which) { which.addEventListener("change", showInside); showInside(); }

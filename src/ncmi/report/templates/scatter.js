@@ -26,9 +26,7 @@ function drawScatter(figure, points, names) {
   select.addEventListener("change", () => groups.forEach((group, label) => {
     group.toggleAttribute("data-dim", select.value !== "" && Number(select.value) !== label);
   }));
-  const choice = document.createElement("label");
-  choice.append("Show ", select);
-  figure.append(choice);
+  figure.appendChild(document.createElement("label")).append("Show ", select);
 
   const wanted = (i) => select.value === "" || points[i][2] === Number(select.value);
   const shown = () => points.map((_, i) => i).filter(wanted);
