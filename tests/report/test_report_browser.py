@@ -92,6 +92,19 @@ def test_hover_shows_the_values_of_all_runs_that_are_shown(browser, address):
         assert page.locator('#curves [data-series="0"]:visible').count() == 0
 
 
+def test_a_look_at_a_name_dims_the_other_runs(browser, address):
+    with opened(browser, address) as page:
+        name, dim = page.get_by_role("button", name="ce", exact=True), page.locator("#curves .series[data-dim]")
+        count = page.locator("#curves .series").count()
+        name.hover()
+        assert dim.count() == 3 * count // 4
+        name.click()
+        assert dim.count() == 0, "a run that is hidden cannot stand out"
+        page.mouse.move(0, 0)
+        page.keyboard.press("Tab")
+        assert dim.count() == 3 * count // 4, "the next name has the focus"
+
+
 def test_charts_can_be_read_by_keyboard(browser, address):
     with opened(browser, address) as page:
         hover = page.locator("#hover")

@@ -58,6 +58,7 @@ def test_a_pair_of_the_nearest_counts_mistakes_in_both_directions():
     inside = look_inside(made_outputs(2))
     assert [(pair.count, pair.divergence) for pair in inside.nearest] == [(2, 1.0)]
     assert [pair.count for pair in inside.confused] == [1, 1]
+    assert inside.distances["levels"] == "0880", "both directions have one shade"
 
 
 def test_without_distances_classes_are_ordered_by_confusion():

@@ -201,7 +201,8 @@ def _distance_matrix(distances: Tensor) -> dict[str, Any]:
     size = len(distances)
     off = ~torch.eye(size, dtype=torch.bool) & distances.isfinite()
     ranks = torch.zeros(size, size)
-    ranks[off] = distances[off].argsort().argsort() / max(1, int(off.sum()) - 1)
+    values, place = distances[off].unique(return_inverse=True)  # equal distances have equal shades
+    ranks[off] = place / max(1, len(values) - 1)
     levels = torch.where(off, (LEVELS - 1) * (1 - ranks) ** 2, 0.0)
     values = [rounded(value) if math.isfinite(value) else None for value in distances.flatten().tolist()]
     return {"levels": _levels(levels), "values": values}

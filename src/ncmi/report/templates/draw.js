@@ -1,7 +1,6 @@
 "use strict";
 // Shapes, numbers, axes, and one way to look closer at every chart: by pointer, or by keyboard.
 const data = JSON.parse(document.getElementById("data").textContent);
-const MOST_LINES = 20;
 const hover = document.getElementById("hover");
 
 function mark(element, attributes) {
@@ -40,8 +39,8 @@ function logTicks(low, high) {
 }
 
 // Lines are [colour or nothing, text, value or nothing].
-function say(all, x, y) {
-  const lines = all.length > MOST_LINES ? [...all.slice(0, MOST_LINES), [null, `and ${all.length - MOST_LINES} more`]] : all;
+function say(all, x, y, most = 20) {
+  const lines = all.length > most ? [...all.slice(0, most), [null, `and ${all.length - most} more`]] : all;
   hover.replaceChildren(...lines.map(([color, text, value]) => {
     const line = document.createElement("div");
     if (color) line.append(Object.assign(document.createElement("span"), { className: "swatch", style: `background: ${color}` }));
@@ -49,7 +48,6 @@ function say(all, x, y) {
     if (value !== undefined) line.append(Object.assign(document.createElement("b"), { textContent: value }));
     return line;
   }));
-  hover.hidden = false;
   const { width, height } = hover.getBoundingClientRect();
   const left = x + 16 + width > innerWidth - 8 ? x - 16 - width : x + 16;
   const top = y + 16 + height > innerHeight - 8 ? y - 16 - height : y + 16;
@@ -63,7 +61,8 @@ function explore(svg, { find, move, show }) {
   const look = (next, pointer) => {
     place = next;
     const found = show(place);
-    if (!found) { hover.hidden = true; return; }
+    hover.hidden = !found;
+    if (!found) return;
     const at = pointer ?? new DOMPoint(found.x, found.y).matrixTransform(svg.getScreenCTM());
     say(found.lines, at.x, at.y);
   };

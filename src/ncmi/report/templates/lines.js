@@ -30,12 +30,12 @@ function drawLines(figure, chart) {
   const radius = (count) => (count ? 2 + 6 * Math.sqrt(count / most) : 3);
   for (const series of chart.series) {
     const group = shape(svg, "g", { class: "series", "data-series": series.run });
-    const color = `stroke: var(--run-${series.run})`;
+    const color = `var(--run-${series.run})`;
     const path = series.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
-    shape(group, "path", { d: path, style: color, "stroke-dasharray": series.dashed ? "5 4" : "none" });
+    shape(group, "path", { d: path, style: `stroke: ${color}`, "stroke-dasharray": series.dashed ? "5 4" : "none" });
     if (chart.square || series.points.length < 3)
       for (const [a, b, n] of series.points)
-        shape(group, "circle", { cx: x(a), cy: y(b), r: radius(n), style: `fill: var(--run-${series.run})` });
+        shape(group, "circle", { cx: x(a), cy: y(b), r: radius(n), style: `fill: ${color}` });
   }
 
   const places = [...new Set(points.map((point) => point[0]))].sort((a, b) => a - b);

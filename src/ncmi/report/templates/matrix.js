@@ -2,8 +2,9 @@
 function drawMatrix(figure, matrix, names, describe) {
   const size = names.length, named = size <= 24;
   const longest = Math.min(13, Math.max(...names.map((name) => name.length))), tilted = longest > 3;
-  const left = named ? 14 + 7 * longest : 4, top = named ? (tilted ? 20 + 6 * longest : 24) : 4, cell = (600 - left) / size;
-  const svg = picture(figure, 604, top + cell * size + 4, `${figure.textContent.trim()}; arrow keys go from cell to cell`);
+  const left = named ? 20 + 7 * longest : 4, top = named ? (tilted ? 20 + 6 * longest : 24) : 4, right = named && tilted ? 3 * longest : 4;
+  const cell = (600 - left - right) / size;
+  const svg = picture(figure, 600, top + cell * size + 4, `${figure.textContent.trim()}; arrow keys go from cell to cell`);
   shape(svg, "rect", { class: "frame", x: left, y: top, width: cell * size, height: cell * size });
   const paths = Array.from({ length: data.levels }, () => []);
   [...matrix.levels].forEach((level, i) => {
@@ -15,7 +16,7 @@ function drawMatrix(figure, matrix, names, describe) {
   if (named) names.forEach((name, i) => {
     const short = name.length > 13 ? `${name.slice(0, 12)}…` : name, middle = (i + 0.5) * cell;
     shape(svg, "text", { x: left - 6, y: top + middle + 4, "text-anchor": "end" }, short);
-    shape(svg, "text", { transform: `translate(${left + middle + 4} ${top - 6}) rotate(-${tilted ? 60 : 0})`, "text-anchor": tilted ? "start" : "middle" }, short);
+    shape(svg, "text", { transform: `translate(${left + middle + (tilted ? 4 : 0)} ${top - 6}) rotate(-${tilted ? 60 : 0})`, "text-anchor": tilted ? "start" : "middle" }, short);
   });
   const cursor = shape(svg, "rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
   const inside = (value) => Math.min(size - 1, Math.max(0, value));

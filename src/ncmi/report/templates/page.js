@@ -1,13 +1,10 @@
 // Tables that sort, runs that can be hidden, and the charts in their places.
 document.getElementById("unscripted").hidden = true;
-
 function sortTable(table, column, direction) {
-  const value = (row) => row.cells[column].dataset.value;
   const compare = (a, b) => {
-    const [x, y] = [value(a), value(b)];
+    const [x, y] = [a, b].map((row) => row.cells[column].dataset.value);
     if (x === undefined || y === undefined) return (x === undefined) - (y === undefined);
-    const numeric = !isNaN(x) && !isNaN(y);
-    return direction * (numeric ? x - y : x.localeCompare(y, undefined, { numeric: true }));
+    return direction * (isNaN(x) || isNaN(y) ? x.localeCompare(y, undefined, { numeric: true }) : x - y);
   };
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
 }
@@ -23,13 +20,20 @@ for (const table of document.querySelectorAll("table.sortable"))
     });
   });
 
-for (const button of document.querySelectorAll("[data-toggle]"))
+// A click hides a run or brings it back; a look at its name, by pointer or focus, dims the others.
+for (const button of document.querySelectorAll("[data-toggle]")) {
   button.addEventListener("click", () => {
     const run = Number(button.dataset.toggle), shown = button.getAttribute("aria-pressed") === "false";
     button.setAttribute("aria-pressed", shown);
     shown ? hiddenRuns.delete(run) : hiddenRuns.add(run);
     document.querySelectorAll(`[data-series="${run}"]`).forEach((series) => series.toggleAttribute("data-off", !shown));
   });
+  for (const kind of ["click", "pointerenter", "pointerleave", "focus", "blur"]) button.addEventListener(kind, () => {
+    const chosen = button.matches(":hover, :focus-visible") && button.getAttribute("aria-pressed") === "true";
+    for (const series of document.querySelectorAll("[data-series]"))
+      series.toggleAttribute("data-dim", chosen && series.dataset.series !== button.dataset.toggle);
+  });
+}
 
 for (const figure of document.querySelectorAll("figure.lines"))
   drawLines(figure, figure.dataset.chart === "calibration" ? data.calibration : data.charts[figure.dataset.chart]);

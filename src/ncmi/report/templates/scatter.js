@@ -1,20 +1,18 @@
 // Features in the plane. Classes that are alike have hues that are alike; two paths a class, right and wrong decisions.
-const NAMED = 20;
-
-function drawScatter(figure, points, names) {
+function drawScatter(figure, points, names, most = 20) {
   const side = 600, place = (value) => 14 + value * (side - 28);
   const color = (label) => `oklch(var(--class-light) 0.15 ${((360 * label) / names.length).toFixed(0)})`;
   const svg = picture(figure, side, side, "t-SNE of the features; arrow keys go from sample to sample");
   shape(svg, "rect", { class: "frame", x: 1, y: 1, width: side - 2, height: side - 2, rx: 6 });
   const groups = names.map((name, label) => {
     const own = points.filter((point) => point[2] === label), group = shape(svg, "g", {});
-    const draw = (kind, chosen, mark) =>
-      shape(group, "path", { class: kind, style: `stroke: ${color(label)}`, d: chosen.map((p) => `M${place(p[0]).toFixed(1)} ${place(p[1]).toFixed(1)}${mark}`).join("") });
+    const draw = (kind, chosen, sign) =>
+      shape(group, "path", { class: kind, style: `stroke: ${color(label)}`, d: chosen.map((p) => `M${place(p[0]).toFixed(1)} ${place(p[1]).toFixed(1)}${sign}`).join("") });
     draw("right", own.filter((point) => point[3] === label), "h0");
     draw("wrong", own.filter((point) => point[3] !== label), "m-4-4l8 8m0-8l-8 8");
     return group;
   });
-  if (names.length <= NAMED) names.forEach((name, label) => {
+  if (names.length <= most) names.forEach((name, label) => {
     const own = points.filter((point) => point[2] === label);
     const median = (axis) => own.map((point) => point[axis]).sort((a, b) => a - b)[own.length >> 1];
     if (own.length) shape(svg, "text", { class: "label", x: place(median(0)), y: place(median(1)) + 5 }, name);
@@ -28,8 +26,7 @@ function drawScatter(figure, points, names) {
   }));
   figure.appendChild(document.createElement("label")).append("Show ", select);
 
-  const wanted = (i) => select.value === "" || points[i][2] === Number(select.value);
-  const shown = () => points.map((_, i) => i).filter(wanted);
+  const shown = () => [...points.keys()].filter((i) => select.value === "" || points[i][2] === Number(select.value));
   explore(svg, {
     find(x, y) {
       const far = (i) => Math.hypot(place(points[i][0]) - x, place(points[i][1]) - y);
