@@ -53,6 +53,8 @@ def test_the_best_is_marked_where_numbers_differ():
     columns = by_title([run("a", 0.5, 0.1), run("b", 0.75, 0.1), RunRecord("c", None, {})])
     assert columns["test top-1, %"].best == 0.75
     assert columns["ECE, %"].best is None
+    other = RunRecord("d", None, {"data": {"name": "other"}})
+    assert all(column.best is None for column in summary_columns([run("a", 0.5, 0.1), run("b", 0.75, 0.2), other]))
 
 
 def test_every_decision_of_a_run(runs):

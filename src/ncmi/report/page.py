@@ -75,7 +75,7 @@ def _content(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "insides": insides,
         "spreads": spreads,
         "maps": [run.attention[:_MAPS] for run in runs],
-        "config": compare_settings([run.config for run in runs]),
+        "config": compare_settings([_without_description(run.config) for run in runs]),
         "environment": compare_settings([run.environment for run in runs]),
         "css": (_TEMPLATES / "page.css").read_text(encoding="utf-8"),
         "script": "\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS),
@@ -101,6 +101,11 @@ def _title(runs: Sequence[RunRecord]) -> str:
         found = list(dict.fromkeys(str(run.config.get(section, {}).get("name", "?")) for run in runs))
         names.append(", ".join(found[:3]) + (" …" if len(found) > 3 else ""))
     return " · ".join(names)
+
+
+def _without_description(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings alone; a recipe's description is words about them."""
+    return {key: value for key, value in config.items() if key != "description"}
 
 
 def _colors(count: int) -> list[str]:

@@ -83,13 +83,14 @@ def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
         cells = [_word(run, section) for run in runs]
         if len(set(cells)) > 1:
             words.append(Column(section, f"the {section}", cells, False))
+    comparable = len({_word(run, "data") for run in runs}) == 1  # runs on other data are not better or worse
     seeds = [Cell(str(run.config.get("seed", "–")), run.config.get("seed")) for run in runs]
     numbers = [Column("seed", "of everything random", seeds, True)]
     for title, meaning, path, show in _COLUMNS:
         values = [_number(_facts(run), path) for run in runs]
         if any(value is not None for value in values):
             cells = [Cell("–") if value is None else Cell(show(value), value) for value in values]
-            numbers.append(Column(title, meaning, cells, True, _best(title, values)))
+            numbers.append(Column(title, meaning, cells, True, _best(title, values) if comparable else None))
     return [*words, *numbers]
 
 
