@@ -72,6 +72,15 @@ def test_evaluate_repeats_the_numbers_of_the_summary(capsys, run):
     assert "nearest neighbours" in table
 
 
+def test_evaluate_writes_the_outputs_of_an_older_run_again(capsys, run, tmp_path):
+    copy = copy_of(run, tmp_path / "copy")
+    assert main(["evaluate", str(copy.path), "--checkpoint", "best"]) == 0
+    assert main(["evaluate", str(copy.path), "--set", "decisions=[own]"]) == 0
+    assert not copy.outputs.exists(), "the headline is the last epoch under the run's own config"
+    assert main(["evaluate", str(copy.path)]) == 0
+    assert copy.outputs.read_bytes() == run.outputs.read_bytes()
+
+
 def test_evaluate_takes_the_best_epoch(capsys, run, tmp_path):
     rows = [row["validation_top1"] for row in run.rows()]
     copy = copy_of(run, tmp_path / "copy")

@@ -63,8 +63,8 @@ def test_a_run_leaves_everything_behind(tmp_path):
     folder = RunFolder(tmp_path / "run")
     names = {path.name for path in folder.path.iterdir()}
     assert names == {
-        "config.yaml", "environment.json", "log.jsonl", "summary.json", "curves.svg", "weights.safetensors",
-        "checkpoints", "tensorboard",
+        "config.yaml", "environment.json", "log.jsonl", "summary.json", "outputs.pt", "curves.svg",
+        "weights.safetensors", "checkpoints", "tensorboard",
     }  # fmt: skip
     assert {path.name for path in (folder.path / "checkpoints").iterdir()} == {"last.pt", "best.pt"}
     assert folder.read_config() == make_config(QUICK, ["trackers=[tensorboard]"])

@@ -7,6 +7,7 @@ from typing import Any
 _OPTIONAL = {
     "sklearn": "the digits, t-SNE",
     "matplotlib": "curves",
+    "jinja2": "pages about runs",
     "PIL": "folders of images",
     "h5py": "bags of slide features",
     "safetensors": "weights as safetensors",

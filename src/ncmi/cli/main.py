@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import attention, compare, doctor, evaluate, measure, recipes, train
+from ncmi.cli import attention, compare, doctor, evaluate, measure, recipes, report, train
 
 _COMMANDS = {
     "train": train,
@@ -13,6 +13,7 @@ _COMMANDS = {
     "attention": attention,
     "compare": compare,
     "measure": measure,
+    "report": report,
     "recipes": recipes,
     "doctor": doctor,
 }

@@ -5,7 +5,7 @@ Shapes: N samples, B of a piece, C classes, D feature width.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,19 +13,17 @@ import torch
 from torch import Tensor
 
 from ncmi.checks import choose
-from ncmi.data.splits import stratified_subset
 from ncmi.evaluation.calibration import confidence_error
-from ncmi.evaluation.decisions import DECISIONS, Decision, Fitting
+from ncmi.evaluation.decisions import DECISIONS, Fitting
 from ncmi.evaluation.features import LabelledFeatures
-from ncmi.evaluation.information import CHUNK, class_sums, terms
+from ncmi.evaluation.fitted import checked_part, fit_decision
+from ncmi.evaluation.information import class_sums, terms
 from ncmi.evaluation.protocol import Criterion, as_module, device_of
 from ncmi.evaluation.records import DecisionResult, Evaluation, Information, Score
 from ncmi.evaluation.scores import TOP, check_scores, places
 from ncmi.evaluation.slides import SlideMetrics, evaluate_slides, slide_metrics
-from ncmi.evaluation.temperature import fit_temperature
-from ncmi.heads.inputs import frozen, labelled
+from ncmi.heads.inputs import frozen
 
-_TEMPERATURE_NUMBERS = 2**26  # scores N·C that a temperature is fitted on
 _METRIC_NUMBERS = 2**24  # probabilities N·C that are held for metrics by class
 
 
@@ -59,7 +57,7 @@ def evaluate(
     for name in decisions:
         choose("evaluate", "a decision", name, DECISIONS)
     given = {"train": train, "validation": validation, "test": test}
-    parts = {name: _checked(name, part, criterion) for name, part in given.items() if part is not None}
+    parts = {name: checked_part(name, part, criterion) for name, part in given.items() if part is not None}
     with frozen(as_module(criterion)):
         statistics = {name: class_sums(criterion, part).statistics for name, part in parts.items()}
         fitting = Fitting(criterion, parts["train"], statistics["train"], seed)
@@ -71,53 +69,21 @@ def evaluate(
     return Evaluation(criterion.num_classes, criterion.num_features, seed, rows, information)
 
 
-def _checked(name: str, part: LabelledFeatures, criterion: Criterion) -> LabelledFeatures:
-    owner = f"evaluate, {name} part"
-    features, targets = labelled(owner, part.features, part.targets, criterion.num_features, criterion.num_classes)
-    return LabelledFeatures(features, targets)
-
-
 def _decide(
     name: str, fitting: Fitting, parts: dict[str, LabelledFeatures], patients: Mapping[str, Sequence[str]]
 ) -> DecisionResult:
     start = time.perf_counter()
-    decision = DECISIONS[name](fitting)
-    device = device_of(fitting.criterion)
-    notes = [decision.note] if decision.note else []
-    temperature = 1.0
-    if decision.needs_temperature:
-        fitted_on = "validation" if "validation" in parts else "train"
-        temperature, note = _temperature(decision, parts[fitted_on], fitting)
-        notes.append(f"temperature fitted on the {fitted_on} part{note}")
+    fitted = fit_decision(name, fitting, parts)
+    decision, device = fitted.decision, device_of(fitting.criterion)
     results = {}
     for part_name, part in parts.items():
         if part_name == "train" and decision.training_scores is not None:
             pieces = decision.training_scores()
         else:
-            pieces = _scored(decision, part, device)
+            pieces = fitted.scored(part, device)
         people = patients.get(part_name, ()) if part_name == "test" else ()
-        results[part_name] = _score(pieces, fitting.criterion.num_classes, temperature, people)
-    return DecisionResult(name, decision.source, time.perf_counter() - start, "; ".join(notes), results)
-
-
-def _scored(decision: Decision, part: LabelledFeatures, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Scores and classes of a part, piece by piece: all scores of a large set, N·C numbers, may not fit in memory."""
-    for features, targets in part.chunks(CHUNK):
-        yield decision.scores(features.to(device)), targets.to(device)
-
-
-def _temperature(decision: Decision, part: LabelledFeatures, fitting: Fitting) -> tuple[float, str]:
-    """The temperature of the decision's scores, and what is to be said of it."""
-    notes = []
-    most = max(1, _TEMPERATURE_NUMBERS // fitting.criterion.num_classes)
-    if len(part) > most:
-        notes.append(f" ({most} of {len(part)} samples)")
-        part = part.rows(stratified_subset(part.targets, most, fitting.seed))
-    scores, targets = zip(*_scored(decision, part, device_of(fitting.criterion)), strict=True)
-    temperature, problem = fit_temperature(torch.cat(scores), torch.cat(targets))
-    if problem:
-        notes.append(f", where {problem}")
-    return temperature, "".join(notes)
+        results[part_name] = _score(pieces, fitting.criterion.num_classes, fitted.temperature, people)
+    return DecisionResult(name, decision.source, time.perf_counter() - start, fitted.note, results)
 
 
 def _score(

@@ -15,9 +15,11 @@ def finish(run: Run, title: str, say: Callable[[str], None]) -> dict[str, Any]:
     """The run's summary, written to its folder with curves and weights; the test set is read here, once."""
     say("evaluating the last epoch …")
     task, memory = run.evaluated(), _peak_memory(run.processes.device)  # of training, before evaluation adds its own
-    evaluation = run.setup.evaluate(task)
-    if evaluation is not None:
+    evaluated = run.setup.evaluate(task)
+    if evaluated is not None:
+        evaluation = evaluated.evaluation
         save_safetensors(run.folder.weights, task.state_dict(), {"loss": run.config.loss.name})
+        run.folder.save_outputs(evaluated.outputs)
         draw_curves(run.folder.rows(), run.folder.curves, title=title)
         run.folder.write_json(run.folder.summary, _summary(run, memory) | {"evaluation": evaluation.to_dict()})
         say(evaluation.table())

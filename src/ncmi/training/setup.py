@@ -3,13 +3,23 @@
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ncmi.data.loaders import Loader
-from ncmi.evaluation import Evaluation, LabelledFeatures, Validation, collect, evaluate, gather, validate
+from ncmi.evaluation import (
+    Evaluation,
+    LabelledFeatures,
+    Outputs,
+    Validation,
+    collect,
+    evaluate,
+    gather,
+    outputs_of,
+    validate,
+)
 from ncmi.models.mil import Bags
 from ncmi.training.build import make_task
 from ncmi.training.config import Config
@@ -19,6 +29,13 @@ from ncmi.training.task import Task, network_output
 
 PARTS = ("train", "validation", "test")
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Evaluated(NamedTuple):
+    """What was measured of a task, and what its headline decision said of each test sample."""
+
+    evaluation: Evaluation
+    outputs: Outputs | None
 
 
 class Setup:
@@ -70,7 +87,7 @@ class Setup:
         with self.autocast():
             return validate(_Converting(task.network, self), task.criterion, self.loader(part))
 
-    def evaluate(self, task: Task) -> Evaluation | None:
+    def evaluate(self, task: Task) -> Evaluated | None:
         """Every decision of the config on training, validation and test part: the one place that reads the test set.
 
         The decision that the loss is judged by is among them, whether the config names it or not.
@@ -83,7 +100,7 @@ class Setup:
         if not self.processes.main:
             return None
         assert features["train"] is not None
-        return evaluate(
+        evaluation = evaluate(
             task.criterion.eval(),
             features["train"],
             features["validation"],
@@ -91,6 +108,12 @@ class Setup:
             decisions=[*self.config.decisions, task.criterion.headline],
             patients={name: self.source.patients(part) for name, part in parts.items() if part is not None},
         )
+        return Evaluated(evaluation, self._outputs(task, features))
+
+    def _outputs(self, task: Task, features: dict[str, LabelledFeatures | None]) -> Outputs | None:
+        """Those of the decision that the loss is judged by."""
+        parts = {name: part for name, part in features.items() if part is not None}
+        return outputs_of(task.criterion, parts, task.criterion.headline, self.source.class_names)
 
 
 @contextmanager
