@@ -6,11 +6,11 @@ Shapes: N patches of a slide.
 import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ncmi.tensor_files import write_atomically
+from ncmi.report.drawing import check_picture, save_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,9 +24,6 @@ _SHORT_SIDE = 2.2  # at least, so that title and axes of a narrow strip of tissu
 _LEFT_OUT = 0.05
 _DECADES = 8.0
 _MANY = 20_000  # squares above which an SVG holds them as an image, which viewers can still open
-# What a file says of itself besides the picture: nothing that changes from one drawing to the next.
-_METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".png": {"Software": None}}
-_STYLE: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "ncmi"}
 
 
 def draw_attention(
@@ -57,24 +54,16 @@ def draw_attention(
     ...     Path(folder, "map.svg").read_text()[:5]
     '<?xml'
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("draw_attention: pictures need the package matplotlib: `pip install matplotlib`.") from error
-    path = Path(path)
-    if path.suffix not in _METADATA:
-        raise ValueError(f"draw_attention: the name must end in {' or '.join(_METADATA)}; got {path.name!r}.")
+    path = check_picture("draw_attention", path)
+    from matplotlib.figure import Figure
+
     coordinates, weights = coordinates.detach().cpu().double(), weights.detach().cpu().double()
     _check(coordinates, weights, patch_size)
     size = smallest_spacing(coordinates) if patch_size is None else float(patch_size)
     low = coordinates.amin(dim=0)
     width, height = (coordinates.amax(dim=0) - low + size).tolist()
     scale = _LONG_SIDE / max(width, height)
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's style file would change the bytes
-        for name, value in _STYLE.items():
-            matplotlib.rcParams[name] = value
+    with style():
         # Beside the map: the colour bar and the numbers of the axes; above and below: title and note.
         sides = (max(width * scale, _SHORT_SIDE) + 1.9, max(height * scale, _SHORT_SIDE) + 1.4)
         figure = Figure(figsize=sides, layout="constrained")
@@ -87,12 +76,7 @@ def draw_attention(
             figure.suptitle(_wrapped(title, letters), fontsize=11)
         if note:
             figure.supxlabel(_wrapped(note, letters), fontsize=10)
-        write_atomically(
-            path,
-            lambda temporary: figure.savefig(
-                temporary, format=path.suffix[1:], metadata=_METADATA[path.suffix], dpi=150
-            ),
-        )
+        save_figure(figure, path)
 
 
 def smallest_spacing(coordinates: Tensor) -> float:
