@@ -26,7 +26,8 @@ LAYERS = [
     {"criteria"},
     {"evaluation", "report"},
     {"training"},
-    {"experiments"},
+    {"experiments", "export"},
+    {"prediction"},
     {"cli"},
     {"ncmi", "__main__"},  # the package's own __init__, and python -m ncmi
 ]

@@ -5,13 +5,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import compare, doctor, evaluate, measure, recipes, train
+from ncmi.cli import compare, doctor, evaluate, export, measure, predict, recipes, train
 
 _COMMANDS = {
     "train": train,
     "evaluate": evaluate,
     "compare": compare,
     "measure": measure,
+    "export": export,
+    "predict": predict,
     "recipes": recipes,
     "doctor": doctor,
 }
