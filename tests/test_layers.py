@@ -26,8 +26,8 @@ LAYERS = [
     {"criteria"},
     {"evaluation", "report"},
     {"training"},
-    {"experiments", "export"},
-    {"prediction"},
+    {"export", "information"},
+    {"experiments", "prediction"},
     {"cli"},
     {"ncmi", "__main__"},  # the package's own __init__, and python -m ncmi
 ]

@@ -1,6 +1,6 @@
 """From a config to things: data, loaders, task and optimiser."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from ncmi.data import (
     BatchViews,
     CenterCrop,
     DataSplits,
+    Flips,
     FolderLoader,
     FolderSet,
     ImageSet,
@@ -19,6 +20,7 @@ from ncmi.data import (
     Normalize,
     RandomResizedCrop,
     TensorLoader,
+    flip_labels,
     load_data,
     split_off,
     stratified_subset,
@@ -34,11 +36,15 @@ Part = ImageSet | FolderSet
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run sees of its data: the training part, the validation part (if any), and the source of all."""
+    """What a run sees of its data: the training part, the validation part (if any), and the source of all.
+
+    ``flips`` says which training labels were made wrong on purpose.
+    """
 
     source: DataSplits
     train: Part
     validation: Part | None
+    flips: Flips | None = None
 
     @property
     def test(self) -> Part | None:
@@ -68,7 +74,10 @@ def make_parts(config: DataConfig) -> Parts:
             f"data: {len(missing)} of {source.num_classes} classes of {config.name} have no training sample ({names}). Raise "
             "train_size, or lower validation."
         )
-    return Parts(source, train, validation)
+    if not config.flip_labels:
+        return Parts(source, train, validation)
+    flips = flip_labels(train.targets, config.flip_labels, source.num_classes, config.split_seed)
+    return Parts(source, replace(train, targets=flips.targets), validation, flips)
 
 
 def make_train_loader(config: Config, parts: Parts, processes: Processes, views: int = 1) -> Loader:

@@ -22,7 +22,9 @@ class DataConfig:
         train_size: train on this many samples, a stratified choice; by default on all.
         validation: split off the training set, stratified: a fraction below 1, or a number of samples; 0 for none. Data that
             bring a validation part of their own keep it.
-        split_seed: of both choices. It is not the run's seed, so that runs with other seeds share their data.
+        flip_labels: make this share of the training labels wrong, by ``split_seed``: to measure what finds them, as
+            ``ncmi mislabeled`` does.
+        split_seed: of all these choices. It is not the run's seed, so that runs with other seeds share their data.
         crop: pad by so many pixels and crop back, for sets in memory; 0 turns it off.
         flip: mirror images half the time.
         rotation: rotate by up to so many degrees, for sets in memory.
@@ -36,6 +38,7 @@ class DataConfig:
     options: dict[str, Any] = field(default_factory=dict)
     train_size: int | None = None
     validation: float = 0.1
+    flip_labels: float = 0.0
     split_seed: int = 0
     crop: int = 0
     flip: bool = False
