@@ -1,7 +1,8 @@
 """Tables in the documents, made from committed rows.
 
 ``python docs/tables.py`` fills every block ``<!-- table: results/compare/NAME -->`` … ``<!-- end -->`` of the Markdown files
-here with the table of that comparison; ``--check`` changes nothing and fails if a block is out of step.
+here with the table of that comparison, or, for ``results/information/NAME.jsonl``, of those measurements; ``--check`` changes
+nothing and fails if a block is out of step.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ncmi.experiments.compare import read_table
+from ncmi.experiments.information_table import information_table
 
 DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- table: (?P<folder>[\w./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -19,7 +21,9 @@ def filled(text: str, root: Path) -> str:
     """``text`` with every block made anew from the rows below ``root``."""
 
     def table(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{read_table(root / match['folder']).markdown()}\n{match[3]}"
+        rows = root / match["folder"]
+        made = information_table(rows) if rows.suffix == ".jsonl" else read_table(rows).markdown()
+        return f"{match[1]}\n{made}\n{match[3]}"
 
     return BLOCK.sub(table, text)
 

@@ -8,7 +8,7 @@ import pytest
 from ncmi.cli import main
 from ncmi.cli.main import _COMMANDS
 
-COMMANDS = ["train", "evaluate", "measure", "export", "predict", "recipes", "doctor"]
+COMMANDS = ["train", "evaluate", "measure", "export", "predict", "ood", "mislabeled", "classes", "recipes", "doctor"]
 
 
 class Recorded:

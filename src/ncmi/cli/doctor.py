@@ -12,6 +12,7 @@ _OPTIONAL = {
     "tensorboard": "trackers: [tensorboard]",
     "wandb": "trackers: [wandb]",
     "timm": "timm:<name> networks",
+    "onnxruntime": "ONNX files",
 }
 
 

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import compare, doctor, evaluate, export, measure, predict, recipes, train
+from ncmi.cli import classes, compare, doctor, evaluate, export, measure, mislabeled, ood, predict, recipes, train
 
 _COMMANDS = {
     "train": train,
@@ -14,6 +14,9 @@ _COMMANDS = {
     "measure": measure,
     "export": export,
     "predict": predict,
+    "ood": ood,
+    "mislabeled": mislabeled,
+    "classes": classes,
     "recipes": recipes,
     "doctor": doctor,
 }

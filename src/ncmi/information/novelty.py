@@ -4,6 +4,7 @@ Shapes: N samples of the run's own test set, M of another set.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Novelty:
         return found
 
 
-def measure_novelty(run: Trained, other: str, data_dir: str | None = None) -> Novelty:
+def measure_novelty(run: Trained, other: str, data_dir: str | Path | None = None) -> Novelty:
     """Scores of the run's test set, and of the test set of ``other``, a name of :func:`ncmi.data.load_data`.
 
     Images of another shape are fitted to the run's (:func:`ncmi.data.fit_images`).
@@ -70,6 +71,6 @@ def measure_novelty(run: Trained, other: str, data_dir: str | None = None) -> No
 
 
 def _scores(run: Trained, part: LabelledFeatures) -> dict[str, Tensor]:
-    # 1 − p of a sure decision is below what a float holds beside 1; its logarithm orders the same way.
+    # From the logarithm, because 1 − p of a sure decision would lose its digits to the 1.
     largest = run.log_probabilities(part).amax(dim=1)
     return {"divergence": run.divergences(part).amin(dim=1), "probability": -torch.expm1(largest)}

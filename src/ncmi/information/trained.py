@@ -61,11 +61,7 @@ class Trained:
     def centroids(self) -> Tensor:
         """Centroids (C, D) as log-densities: NCMI's own; for other losses the class means under NCMI's default map."""
         if self._centroids is None:
-            if isinstance(self.criterion, NCMICriterion):
-                self._centroids = self.criterion.loss.centroids(dtype=torch.float64).log_density
-            else:
-                sums = class_sums(self.criterion, self.features(self.setup.parts.train))
-                self._centroids = class_mean_log_density(sums.statistics)
+            self._centroids = self._find_centroids()
         return self._centroids
 
     @torch.no_grad()
@@ -89,6 +85,12 @@ class Trained:
                 held_out = self.features(parts.train if parts.validation is None else parts.validation)
                 self._temperature = fit_temperature(self._scores(held_out), held_out.targets).value
         return self._temperature
+
+    def _find_centroids(self) -> Tensor:
+        if isinstance(self.criterion, NCMICriterion):
+            return self.criterion.loss.centroids(dtype=torch.float64).log_density
+        sums = class_sums(self.criterion, self.features(self.setup.parts.train))
+        return class_mean_log_density(sums.statistics)
 
     @torch.no_grad()
     def _scores(self, part: LabelledFeatures) -> Tensor:

@@ -3,7 +3,6 @@
 Shapes: C classes.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from ncmi.prediction.inputs import read_input
 from ncmi.prediction.model import Model
-from ncmi.tensor_files import write_atomically
+from ncmi.report.tables import write_rows
 
 _BATCH = 64  # images that are held and run at a time
 
@@ -57,16 +56,9 @@ def predict(model: Model, files: Sequence[Path]) -> Iterator[Prediction]:
 def write_csv(predictions: Sequence[Prediction], path: str | Path) -> None:
     """Write a line a file: its name, the class decided for, its probability, and that of every class."""
     classes = predictions[0].classes
-
-    def write(temporary: Path) -> None:
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["file", "class", "probability", *(f"P({name})" for name in classes)])
-            for row in predictions:
-                numbers = [f"{value:.6g}" for value in row.probabilities]
-                writer.writerow([row.file, classes[row.decided], numbers[row.decided], *numbers])
-
-    write_atomically(path, write)
+    header = ["file", "class", "probability", *(f"P({name})" for name in classes)]
+    rows = [[row.file, classes[row.decided], row.probabilities[row.decided], *row.probabilities] for row in predictions]
+    write_rows(path, header, rows)
 
 
 def _checked(model: Model, probabilities: Tensor) -> list[list[float]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ncmi.tensor_files import write_atomically
+from ncmi.report.drawing import COLORS, check_picture, save_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,13 +14,8 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart; without the yellow, too pale for a line.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--")
 _COLUMNS = 3
-# What a file says of itself besides the picture: nothing that changes from one drawing to the next.
-_METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".png": {"Software": None}}
-_STYLE: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "ncmi"}
 
 
 class _Panel(NamedTuple):
@@ -67,15 +62,10 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     ...     Path(folder, "curves.svg").read_text()[:5]
     '<?xml'
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError("draw_curves: pictures need the package matplotlib: `pip install matplotlib`.") from error
-    path = Path(path)
-    if path.suffix not in _METADATA:
-        raise ValueError(f"draw_curves: the name must end in {' or '.join(_METADATA)}; got {path.name!r}.")
+    path = check_picture("draw_curves", path)
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     runs = dict(rows) if isinstance(rows, Mapping) else {"": rows}
     panels = [(panel, curves) for panel in _PANELS if (curves := _curves(panel, runs))]
     if not panels:
@@ -85,10 +75,7 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     epochs = [epoch for _, curves in panels for curve in curves for epoch in curve.epochs]
     margin = max(0.03 * (max(epochs) - min(epochs)), 0.3)
     limits = (min(epochs) - margin, max(epochs) + margin)
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's style file would change the bytes
-        for name, value in _STYLE.items():
-            matplotlib.rcParams[name] = value
+    with style():
         columns = min(_COLUMNS, len(panels))
         lines = math.ceil(len(panels) / columns)
         layout = ConstrainedLayoutEngine(hspace=0.06, wspace=0.04)
@@ -99,12 +86,7 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
             _name_runs(figure, list(runs))
         if title:
             figure.suptitle(title, fontsize=12)
-        write_atomically(
-            path,
-            lambda temporary: figure.savefig(
-                temporary, format=path.suffix[1:], metadata=_METADATA[path.suffix], dpi=150
-            ),
-        )
+        save_figure(figure, path)
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
@@ -216,7 +198,7 @@ def _name_runs(figure: "Figure", runs: list[str]) -> None:
 
 
 def _color(place: int) -> str:
-    return _COLORS[place % len(_COLORS)]
+    return COLORS[place % len(COLORS)]
 
 
 def _spans_a_decade(curves: list[_Curve]) -> bool:
