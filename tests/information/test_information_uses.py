@@ -9,10 +9,10 @@ from ncmi.data import load_data
 from ncmi.functional import kl_divergence
 from ncmi.information import class_map, find_suspects, measure_novelty, open_run
 from ncmi.information.classes import centroid_distances, similar_order
-from ncmi.training.build import make_parts
 from ncmi.training.config import make_config
 from ncmi.training.loop import train
 from ncmi.training.run_folder import RunFolder
+from ncmi.training.sources import make_source
 
 QUICK = {
     "epochs": 4,
@@ -31,7 +31,7 @@ def trained(request, tmp_path_factory):
 
 
 def test_divergences_are_those_of_the_equation(trained):
-    part = trained.features(trained.setup.parts.test)
+    part = trained.features(trained.setup.source.test)
     points = trained.criterion.points(part.features.double())
     centroids = trained.centroids()
     assert centroids.exp().mean(dim=1).tolist() == pytest.approx([1.0] * 10)
@@ -53,7 +53,7 @@ def test_wrong_labels_are_found(trained):
     assert rows[0][-1] == "yes"
     assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
     # The margin by a loop.
-    part = trained.features(trained.setup.parts.train)
+    part = trained.features(trained.setup.source.train)
     for place, divergences in enumerate(trained.divergences(part)[:20].tolist()):
         own = divergences.pop(int(part.targets[place]))
         assert float(found.scores["margin"][place]) == pytest.approx(own - min(divergences))
@@ -127,13 +127,13 @@ def test_refusals(trained, tmp_path):
 
 
 def test_validation_and_test_labels_stay_right(trained):
-    parts, whole = trained.setup.parts, load_data("digits")
-    assert parts.test.targets.equal(whole.test.targets)
-    clean = open_parts(flip_labels=0.0)
-    assert parts.validation.targets.equal(clean.validation.targets)
-    assert int((parts.train.targets != clean.train.targets).sum()) == 115
-    assert parts.flips.changed.equal((parts.train.targets != clean.train.targets).nonzero().flatten())
+    source, whole = trained.setup.source, load_data("digits")
+    assert source.test.targets.equal(whole.test.targets)
+    clean = open_source(flip_labels=0.0)
+    assert source.validation.targets.equal(clean.validation.targets)
+    assert int((source.train.targets != clean.train.targets).sum()) == 115
+    assert source.flips.changed.equal((source.train.targets != clean.train.targets).nonzero().flatten())
 
 
-def open_parts(**changes):
-    return make_parts(make_config({**QUICK, "data": {**QUICK["data"], **changes}}).data)
+def open_source(**changes):
+    return make_source(make_config({**QUICK, "data": {**QUICK["data"], **changes}}))

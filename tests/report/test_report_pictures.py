@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from ncmi.report.class_map import draw_class_map
+from ncmi.report.csv_table import write_rows
 from ncmi.report.separation import draw_separation
-from ncmi.report.tables import write_rows
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

@@ -23,7 +23,7 @@ def run(arguments: Any) -> int:
         raise ValueError(f"--top must be at least 1; got {arguments.top}.")
     from ncmi.information import class_map, open_run
     from ncmi.report.class_map import draw_class_map
-    from ncmi.report.tables import write_rows
+    from ncmi.report.csv_table import write_rows
 
     overrides = [override for group in arguments.set for override in group]
     trained = open_run(arguments.run, overrides, arguments.checkpoint)

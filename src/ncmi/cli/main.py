@@ -5,13 +5,29 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import classes, compare, doctor, evaluate, export, measure, mislabeled, ood, predict, recipes, train
+from ncmi.cli import (
+    attention,
+    classes,
+    compare,
+    doctor,
+    evaluate,
+    export,
+    measure,
+    mislabeled,
+    ood,
+    predict,
+    recipes,
+    report,
+    train,
+)
 
 _COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "attention": attention,
     "compare": compare,
     "measure": measure,
+    "report": report,
     "export": export,
     "predict": predict,
     "ood": ood,

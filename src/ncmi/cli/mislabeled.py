@@ -25,7 +25,7 @@ def run(arguments: Any) -> int:
     if arguments.top < 1:
         raise ValueError(f"--top must be at least 1; got {arguments.top}.")
     from ncmi.information import find_suspects, open_run
-    from ncmi.report.tables import write_rows
+    from ncmi.report.csv_table import write_rows
 
     overrides = [override for group in arguments.set for override in group]
     trained = open_run(arguments.run, overrides, arguments.checkpoint)

@@ -23,8 +23,8 @@ def run(arguments: Any) -> int:
     """Print AUROC of both scores; write table and pictures."""
     from ncmi.information import measure_novelty, open_run
     from ncmi.information.novelty import SCORES
+    from ncmi.report.csv_table import write_rows
     from ncmi.report.separation import draw_separation
-    from ncmi.report.tables import write_rows
 
     overrides = [override for group in arguments.set for override in group]
     trained = open_run(arguments.run, overrides, arguments.checkpoint)

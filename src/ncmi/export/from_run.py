@@ -40,8 +40,8 @@ def classifier_of(setup: Setup, task: Task) -> tuple[Classifier, Description]:
     decision = _decision(setup, task)
     temperature, source = 1.0, "not needed: the scores are logits"
     if decision.needs_temperature:
-        part = "train" if setup.parts.validation is None else "validation"
-        features = setup.own_features(task, getattr(setup.parts, part))
+        part = "train" if setup.source.validation is None else "validation"
+        features = setup.own_features(task, getattr(setup.source, part))
         scores = torch.cat([decision.module(rows) for rows in _rows(features, task)])
         temperature, problem = fit_temperature(scores.cpu(), features.targets)
         source = f"fitted on the {part} part, {len(features)} samples{f'; {problem}' if problem else ''}"
@@ -51,7 +51,7 @@ def classifier_of(setup: Setup, task: Task) -> tuple[Classifier, Description]:
         takes=takes,
         shape=shape,
         crop=crop,
-        classes=tuple(setup.parts.source.class_names),
+        classes=tuple(setup.source.class_names),
         data=config.data.name,
         model=config.model.name,
         loss=config.loss.name,
@@ -70,7 +70,7 @@ def _decision(setup: Setup, task: Task) -> _Decision:
         return _Decision(criterion.decision, CentroidClassifier.from_loss(criterion.loss), True)
     if isinstance(criterion, HeadCriterion):
         return _Decision(criterion.decision, criterion.head, False)
-    train = setup.own_features(task, setup.parts.train)
+    train = setup.own_features(task, setup.source.train)
     probe = LinearProbe(criterion.num_classes, criterion.num_features).fit(train.features, train.targets)
     return _Decision("linear probe", probe.to(setup.processes.device), False)
 
@@ -83,12 +83,12 @@ def _rows(features: LabelledFeatures, task: Task) -> list[Tensor]:
 def _classifier(
     setup: Setup, task: Task, decision: nn.Module, temperature: float
 ) -> tuple[Classifier, Literal["images", "bag"], tuple[int, ...], Literal["center", "none"]]:
-    network, train = task.network, setup.parts.train
+    network, train = task.network, setup.source.train
     if isinstance(network, BagModel):
         return BagClassifier(network, decision, temperature), "bag", (network.in_features,), "none"
     from_files = isinstance(train, FolderSet)
     side = setup.config.data.test_resolution
     shape = (3, side, side) if from_files else train.image_shape
-    mean, std = setup.parts.source.statistics
+    mean, std = setup.source.statistics
     classifier = ImageClassifier(network, decision, temperature, shape=shape, mean=mean, std=std)
     return classifier, "images", shape, "center" if from_files else "none"

@@ -61,8 +61,8 @@ def class_map(run: Trained) -> ClassMap:
     """The classes of a run, by its centroids."""
     distances = centroid_distances(run.centroids().cpu())
     confusions = None
-    if run.setup.parts.test is not None:
-        test = run.features(run.setup.parts.test)
+    if run.setup.source.test is not None:
+        test = run.features(run.setup.source.test)
         confusions = _confusions(run.log_probabilities(test).argmax(dim=1), test.targets, len(distances))
     return ClassMap(distances, similar_order(distances), confusions, run.centroid_source, run.class_names)
 

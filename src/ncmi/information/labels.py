@@ -59,8 +59,8 @@ class Suspects:
 
 def find_suspects(run: Trained) -> Suspects:
     """The training samples of a run, each with how much its label looks wrong."""
-    parts = run.setup.parts
-    features = run.features(parts.train)
+    source = run.setup.source
+    features = run.features(source.train)
     labels = features.targets
     divergences, own = run.divergences(features), labels.unsqueeze(1)
     others = divergences.scatter(1, own, torch.inf)
@@ -68,8 +68,8 @@ def find_suspects(run: Trained) -> Suspects:
     margin = divergences.gather(1, own).squeeze(1) - others.amin(dim=1)
     loss = -run.log_probabilities(features).gather(1, own).squeeze(1)
     flipped = None
-    if parts.flips is not None:
+    if source.flips is not None:
         flipped = torch.zeros(len(labels), dtype=torch.bool)
-        flipped[parts.flips.changed] = True
-    names = parts.train.paths if isinstance(parts.train, FolderSet) else tuple(map(str, range(len(labels))))
+        flipped[source.flips.changed] = True
+    names = source.train.paths if isinstance(source.train, FolderSet) else tuple(map(str, range(len(labels))))
     return Suspects(names, labels, nearest, {"margin": margin, "loss": loss}, flipped, run.class_names)

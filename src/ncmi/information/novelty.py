@@ -53,21 +53,21 @@ def measure_novelty(run: Trained, other: str, data_dir: str | Path | None = None
 
     Images of another shape are fitted to the run's (:func:`ncmi.data.fit_images`).
     """
-    parts = run.setup.parts
-    if parts.test is None:
-        raise ValueError(f"ood: {parts.source.name} has no test part here, so nothing to compare with.")
+    source = run.setup.source
+    if source.test is None:
+        raise ValueError(f"ood: {run.setup.config.data.name} has no test part here, so nothing to compare with.")
     second = load_data(other, data_dir).test
     if not isinstance(second, FolderSet):
         side = run.setup.config.data.test_resolution
-        shape = (3, side, side) if isinstance(parts.train, FolderSet) else parts.train.image_shape
+        shape = (3, side, side) if isinstance(source.train, FolderSet) else source.train.image_shape
         second = fit_images(second, shape)
-    elif not isinstance(parts.train, FolderSet):
+    elif not isinstance(source.train, FolderSet):
         raise ValueError(
-            f"ood: a folder of photographs has no fixed size, and the run, on {parts.source.name}, needs images of "
-            f"{parts.train.image_shape}. Name a data set in memory, such as cifar10."
+            f"ood: a folder of photographs has no fixed size, and the run, on {run.setup.config.data.name}, needs images of "
+            f"{source.train.image_shape}. Name a data set in memory, such as cifar10."
         )
-    inside, outside = (_scores(run, run.features(part)) for part in (parts.test, second))
-    return Novelty(parts.source.name, other, {name: (inside[name], outside[name]) for name in SCORES})
+    inside, outside = (_scores(run, run.features(part)) for part in (source.test, second))
+    return Novelty(run.setup.config.data.name, other, {name: (inside[name], outside[name]) for name in SCORES})
 
 
 def _scores(run: Trained, part: LabelledFeatures) -> dict[str, Tensor]:

@@ -41,7 +41,7 @@ class Trained:
     @property
     def class_names(self) -> tuple[str, ...]:
         """C names; the class index is the position."""
-        return tuple(self.setup.parts.source.class_names)
+        return tuple(self.setup.source.class_names)
 
     @property
     def centroid_source(self) -> str:
@@ -81,15 +81,15 @@ class Trained:
         if self._temperature is None:
             self._temperature = 1.0
             if self.criterion.probabilities_need_temperature:
-                parts = self.setup.parts
-                held_out = self.features(parts.train if parts.validation is None else parts.validation)
+                source = self.setup.source
+                held_out = self.features(source.train if source.validation is None else source.validation)
                 self._temperature = fit_temperature(self._scores(held_out), held_out.targets).value
         return self._temperature
 
     def _find_centroids(self) -> Tensor:
         if isinstance(self.criterion, NCMICriterion):
             return self.criterion.loss.centroids(dtype=torch.float64).log_density
-        sums = class_sums(self.criterion, self.features(self.setup.parts.train))
+        sums = class_sums(self.criterion, self.features(self.setup.source.train))
         return class_mean_log_density(sums.statistics)
 
     @torch.no_grad()

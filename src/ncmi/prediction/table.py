@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ncmi.prediction.inputs import read_input
 from ncmi.prediction.model import Model
-from ncmi.report.tables import write_rows
+from ncmi.report.csv_table import write_rows
 
 _BATCH = 64  # images that are held and run at a time
 

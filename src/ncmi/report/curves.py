@@ -18,7 +18,9 @@ _STYLES = ("-", "--")
 _COLUMNS = 3
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
+    """A picture of one quantity over the epochs."""
+
     title: str
     series: dict[str, str]  # key of the rows → name in the legend; the first is the main one
     percent: bool = False
@@ -26,17 +28,19 @@ class _Panel(NamedTuple):
     only_above_zero: bool = False
 
 
-_PANELS = (
-    _Panel("loss", {"validation_loss": "validation", "train_loss": "training"}),
-    _Panel("accuracy, %", {"validation_top1": "validation, top-1", "train_accuracy": "training batches"}, percent=True),
-    _Panel("validation NCMI = CMI / Γ", {"validation_ncmi": "NCMI"}, may_be_log=True),
-    _Panel("validation CMI and Γ, nats", {"validation_cmi": "CMI", "validation_gamma": "Γ"}, may_be_log=True),
-    _Panel("learning rate", {"lr": "learning rate"}),
-    _Panel("classes that share another's decision", {"shared_classes": "shared"}, only_above_zero=True),
+PANELS = (
+    Panel("loss", {"validation_loss": "validation", "train_loss": "training"}),
+    Panel("accuracy, %", {"validation_top1": "validation, top-1", "train_accuracy": "training batches"}, percent=True),
+    Panel("validation NCMI = CMI / Γ", {"validation_ncmi": "NCMI"}, may_be_log=True),
+    Panel("validation CMI and Γ, nats", {"validation_cmi": "CMI", "validation_gamma": "Γ"}, may_be_log=True),
+    Panel("learning rate", {"lr": "learning rate"}),
+    Panel("classes that share another's decision", {"shared_classes": "shared"}, only_above_zero=True),
 )
 
 
-class _Curve(NamedTuple):
+class Curve(NamedTuple):
+    """One series of one run; ``key`` is that of the panel."""
+
     run: str
     key: str
     epochs: list[float]
@@ -67,7 +71,7 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     runs = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    panels = [(panel, curves) for panel in _PANELS if (curves := _curves(panel, runs))]
+    panels = [(panel, curves) for panel in PANELS if (curves := panel_curves(panel, runs))]
     if not panels:
         raise ValueError(
             f"draw_curves: {path.name} would be empty, because no row holds a value. Train an epoch first."
@@ -125,7 +129,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _curves(panel: _Panel, runs: Mapping[str, Rows]) -> list[_Curve]:
+def panel_curves(panel: Panel, runs: Mapping[str, Rows]) -> list[Curve]:
     """The curves of a panel; none if there is nothing to see."""
     curves = []
     for run, rows in runs.items():
@@ -141,13 +145,13 @@ def _curves(panel: _Panel, runs: Mapping[str, Rows]) -> list[_Curve]:
                     f"got {max(value for _, value in points)}. Divide by 100."
                 )
             if any(math.isfinite(value) for _, value in points):
-                curves.append(_Curve(run, key, [epoch for epoch, _ in points], [value for _, value in points]))
+                curves.append(Curve(run, key, [epoch for epoch, _ in points], [value for _, value in points]))
     if panel.only_above_zero and not any(value > 0 for curve in curves for value in curve.values):
         return []
     return curves
 
 
-def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], limits: tuple[float, float]) -> None:
+def _draw(axis: "Axes", panel: Panel, curves: list[Curve], runs: list[str], limits: tuple[float, float]) -> None:
     """One run has a colour for each series, several have a colour each and a dashed second series."""
     from matplotlib.ticker import MaxNLocator
 
@@ -167,7 +171,7 @@ def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], li
         )
     axis.set_title(panel.title, fontsize=10, loc="left")
     axis.set_xlabel("epoch")
-    if panel.may_be_log and _spans_a_decade(curves):
+    if panel.may_be_log and spans_a_decade(curves):
         axis.set_yscale("log")
     axis.grid(color="0.92", zorder=0)
     axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
@@ -175,7 +179,7 @@ def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], li
     _name_series(axis, panel, curves, len(runs) > 1)
 
 
-def _name_series(axis: "Axes", panel: _Panel, curves: list[_Curve], several: bool) -> None:
+def _name_series(axis: "Axes", panel: Panel, curves: list[Curve], several: bool) -> None:
     """A legend, where a panel has more than one series."""
     from matplotlib.lines import Line2D
 
@@ -201,6 +205,7 @@ def _color(place: int) -> str:
     return COLORS[place % len(COLORS)]
 
 
-def _spans_a_decade(curves: list[_Curve]) -> bool:
+def spans_a_decade(curves: list[Curve]) -> bool:
+    """Whether the values are positive and the largest is more than ten times the smallest: the case for a logarithmic axis."""
     values = [value for curve in curves for value in curve.values if math.isfinite(value)]
     return min(values) > 0 and max(values) > 10 * min(values)
