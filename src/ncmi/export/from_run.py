@@ -15,6 +15,7 @@ from ncmi.export.description import Description
 from ncmi.heads import CentroidClassifier, LinearProbe
 from ncmi.models.mil.base import BagModel
 from ncmi.training.setup import Setup
+from ncmi.training.sources.images import ImageSource
 from ncmi.training.task import Task
 
 _CHUNK = 4096  # samples that are decided on at a time
@@ -83,12 +84,13 @@ def _rows(features: LabelledFeatures, task: Task) -> list[Tensor]:
 def _classifier(
     setup: Setup, task: Task, decision: nn.Module, temperature: float
 ) -> tuple[Classifier, Literal["images", "bag"], tuple[int, ...], Literal["center", "none"]]:
-    network, train = task.network, setup.source.train
+    network, source = task.network, setup.source
     if isinstance(network, BagModel):
         return BagClassifier(network, decision, temperature), "bag", (network.in_features,), "none"
-    from_files = isinstance(train, FolderSet)
+    assert isinstance(source, ImageSource)
+    from_files = isinstance(source.train, FolderSet)
     side = setup.config.data.test_resolution
-    shape = (3, side, side) if from_files else train.image_shape
-    mean, std = setup.source.statistics
+    shape = (3, side, side) if from_files else source.train.image_shape
+    mean, std = source.statistics
     classifier = ImageClassifier(network, decision, temperature, shape=shape, mean=mean, std=std)
     return classifier, "images", shape, "center" if from_files else "none"
