@@ -44,7 +44,7 @@ def trained(tmp_path, *overrides):
             "own",
             "not needed: the scores are logits",
         ),
-        (["decisions=[linear probe]", "loss=supcon"], "linear probe", "linear probe", "not needed"),
+        (["decisions=[linear probe]", "loss=supcon", "data.crop=1"], "linear probe", "linear probe", "not needed"),
     ],
     ids=["ncmi", "no validation part", "ce in float64", "supcon"],
 )
