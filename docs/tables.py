@@ -1,8 +1,9 @@
 """Tables in the documents and in the folders of comparisons, made from committed rows.
 
 ``python docs/tables.py`` fills every block ``<!-- table: results/compare/NAME -->`` … ``<!-- end -->`` of the Markdown files
-here with the table of that comparison, and writes ``table.md`` and ``table.csv`` of every comparison in ``results/compare``;
-``--check`` changes nothing and fails if one of them is out of step.
+here with the table of that comparison, or, for ``results/information/NAME.jsonl``, of those measurements, and writes
+``table.md`` and ``table.csv`` of every comparison in ``results/compare``; ``--check`` changes nothing and fails if one of
+them is out of step.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ncmi.experiments.folder import ComparisonFolder
+from ncmi.experiments.information_table import information_table
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- table: (?P<folder>[\w./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -24,6 +26,8 @@ def made_files(root: Path) -> dict[Path, str]:
         table = folder.table()
         files |= folder.table_files(table)
         tables[folder.path.relative_to(root).as_posix()] = table.markdown()
+    for rows in sorted(root.glob("results/information/*.jsonl")):
+        tables[rows.relative_to(root).as_posix()] = information_table(rows)
     for document in sorted(root.glob("docs/*.md")):
         text = document.read_text(encoding="utf-8")
         files[document] = BLOCK.sub(lambda match: f"{match[1]}\n{tables[match['folder']]}\n{match[3]}", text)

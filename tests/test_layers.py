@@ -27,7 +27,8 @@ LAYERS = [
     {"evaluation"},
     {"report"},
     {"training"},
-    {"experiments"},
+    {"export", "information"},
+    {"experiments", "prediction"},
     {"cli"},
     {"ncmi", "__main__"},  # the package's own __init__, and python -m ncmi
 ]

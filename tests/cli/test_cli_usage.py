@@ -8,7 +8,10 @@ import pytest
 from ncmi.cli import main
 from ncmi.cli.main import _COMMANDS
 
-COMMANDS = ["train", "evaluate", "report", "measure", "attention", "recipes", "doctor"]
+COMMANDS = [
+    *("train", "evaluate", "report", "measure", "attention", "export", "predict", "ood", "mislabeled", "classes"),
+    *("recipes", "doctor"),
+]
 
 
 class Recorded:

@@ -1,6 +1,5 @@
 """Show what a run on bags looks at in a slide: its decision, the patches with most attention, and a map of them."""
 
-import csv
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +35,7 @@ def run(arguments: Any) -> int:
     """Print decision and top patches; write map and table."""
     from ncmi.data.bags import has_made_up_coordinates
     from ncmi.evaluation.attention import attention_weights, top_instances
+    from ncmi.report.csv_table import write_rows
     from ncmi.training.processes import join_processes
     from ncmi.training.run import load_task
     from ncmi.training.run_folder import RunFolder
@@ -76,7 +76,7 @@ def run(arguments: Any) -> int:
             print(_MADE_UP_NOTE)
         out = folder.path / "attention" if arguments.out is None else Path(arguments.out)
         stem = _file_name(arguments.slide, arguments.head)
-        _write_csv(out / f"{stem}.csv", rows)
+        write_rows(out / f"{stem}.csv", _COLUMNS, rows)
         print(f"table of all {len(rows)} patches: {out / f'{stem}.csv'}")
         if bag.coordinates is None:
             print("no map: the features of this slide were stored without coordinates.")
@@ -156,14 +156,3 @@ def _table(rows: "list[AttendedInstance]") -> str:
     header = " | ".join(cell.rjust(width) for cell, width in zip(_COLUMNS, widths, strict=True))
     rule = "|".join("-" * (width + 1) + ":" for width in widths)
     return "\n".join([f"| {header} |", f"|{rule}|", *(f"| {line} |" for line in lines)])
-
-
-def _write_csv(path: Path, rows: "list[AttendedInstance]") -> None:
-    from ncmi.tensor_files import write_atomically
-
-    def write(file: Path) -> None:
-        with file.open("w", newline="", encoding="utf-8") as opened:
-            csv.writer(opened).writerows([_COLUMNS, *rows])
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, write)

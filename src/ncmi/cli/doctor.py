@@ -14,6 +14,7 @@ _OPTIONAL = {
     "tensorboard": "trackers: [tensorboard]",
     "wandb": "trackers: [wandb]",
     "timm": "timm:<name> networks",
+    "onnxruntime": "ONNX files",
 }
 
 

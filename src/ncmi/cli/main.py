@@ -5,7 +5,21 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import attention, compare, doctor, evaluate, measure, recipes, report, train
+from ncmi.cli import (
+    attention,
+    classes,
+    compare,
+    doctor,
+    evaluate,
+    export,
+    measure,
+    mislabeled,
+    ood,
+    predict,
+    recipes,
+    report,
+    train,
+)
 
 _COMMANDS = {
     "train": train,
@@ -14,6 +28,11 @@ _COMMANDS = {
     "compare": compare,
     "measure": measure,
     "report": report,
+    "export": export,
+    "predict": predict,
+    "ood": ood,
+    "mislabeled": mislabeled,
+    "classes": classes,
     "recipes": recipes,
     "doctor": doctor,
 }

@@ -6,6 +6,8 @@ What only some sets need (scikit-learn, Pillow) is imported when such a set is r
 from ncmi.data.augment import Augment
 from ncmi.data.crops import CenterCrop, RandomResizedCrop
 from ncmi.data.files import FileCheck, Found
+from ncmi.data.fitted import fit_images
+from ncmi.data.flips import Flips, flip_labels
 from ncmi.data.folder import FolderSet
 from ncmi.data.images import ImageSet
 from ncmi.data.loaders import Batch, FolderLoader, TensorLoader
@@ -23,6 +25,7 @@ __all__ = [
     "CenterCrop",
     "DataSplits",
     "FileCheck",
+    "Flips",
     "FolderLoader",
     "FolderSet",
     "Found",
@@ -35,6 +38,8 @@ __all__ = [
     "TensorLoader",
     "check_data",
     "find_data",
+    "fit_images",
+    "flip_labels",
     "image_statistics",
     "load_data",
     "split_off",

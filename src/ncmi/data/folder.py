@@ -8,7 +8,7 @@ Shapes: N images, C classes.
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -56,8 +56,8 @@ class FolderSet:
         return decode(self.root / self.paths[index])
 
 
-def decode(path: Path) -> "Image":
-    """The image of a file in RGB; a file that cannot be read is named."""
+def decode(path: Path, mode: Literal["RGB", "as it is"] = "RGB") -> "Image":
+    """The image of a file in RGB, or in the mode it is stored in; a file that cannot be read is named."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -66,6 +66,9 @@ def decode(path: Path) -> "Image":
         ) from error
     try:
         with Image.open(path) as image:
+            if mode == "as it is":
+                image.load()
+                return image
             # PIL warns of a palette with transparency unless it goes through RGBA.
             return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
     except Exception as error:  # a damaged file can fail anywhere in a decoder, in any way
@@ -118,7 +121,7 @@ def scan(folder: Path, name: str) -> FolderSet:
         )
     paths, targets = [], []
     for target, class_name in enumerate(class_names):
-        images = sorted(_images_below(folder / class_name, folder))
+        images = sorted(images_below(folder / class_name, folder))
         if not images:
             raise ValueError(
                 f"folder: {folder / class_name} holds no image ({', '.join(ENDINGS)}). Fill or remove the folder of this class."
@@ -128,7 +131,8 @@ def scan(folder: Path, name: str) -> FolderSet:
     return FolderSet(tuple(paths), torch.tensor(targets), tuple(class_names), name, folder)
 
 
-def _images_below(folder: Path, root: Path) -> list[str]:
+def images_below(folder: Path, root: Path) -> list[str]:
+    """Paths of all images in ``folder`` and the folders in it, relative to ``root``; hidden files are left out."""
     found = []
     for here, _, names in os.walk(folder, followlinks=True):
         relative = os.path.relpath(here, root)

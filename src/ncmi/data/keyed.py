@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 # What numbers are for; each use has a stream of its own, so that equal seeds do not tie them together.
-AUGMENTATION, ORDER, SPLIT = 0, 1, 2
+AUGMENTATION, ORDER, SPLIT, FLIP = 0, 1, 2, 3
 
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

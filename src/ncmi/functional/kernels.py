@@ -51,7 +51,7 @@ def _rounding_of(center: Tensor | None) -> Tensor | float:
     """Distance from the centre that rounding alone can make, which must not be blown up to unit length."""
     if center is None:
         return 0.0
-    return center.abs().amax() * (_ROUNDING * torch.finfo(center.dtype).eps * center.numel() ** 0.5)
+    return center.abs().amax(dim=0) * (_ROUNDING * torch.finfo(center.dtype).eps * center.numel() ** 0.5)
 
 
 def scale_gradient(grad: Tensor, scaled: Tensor, factor: Tensor, temperature: float) -> Tensor:

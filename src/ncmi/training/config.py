@@ -25,7 +25,9 @@ class DataConfig:
             bring a validation part of their own keep it.
         fold: which of the splits that bags come with; ``splits_<fold>.csv`` for one.
         balanced: draw as many bags from every class.
-        split_seed: of both choices. It is not the run's seed, so that runs with other seeds share their data.
+        flip_labels: make this share of the training labels of images wrong, to measure what finds them, as
+            ``ncmi mislabeled`` does.
+        split_seed: of all these choices. It is not the run's seed, so that runs with other seeds share their data.
         crop: pad by so many pixels and crop back, for sets in memory; 0 turns it off.
         flip: mirror images half the time.
         rotation: rotate by up to so many degrees, for sets in memory.
@@ -41,6 +43,7 @@ class DataConfig:
     validation: float = 0.1
     fold: int = 0
     balanced: bool = False
+    flip_labels: float = 0.0
     split_seed: int = 0
     crop: int = 0
     flip: bool = False

@@ -55,6 +55,7 @@ def check_values(config: "Config") -> None:
         "schedule.warmup_epochs": config.schedule.warmup_epochs,
     }
     below_one = {
+        "data.flip_labels": config.data.flip_labels,
         "optimizer.momentum": config.optimizer.momentum,
         "engine.ema": config.engine.ema,
         "schedule.rise": config.schedule.rise,

@@ -62,7 +62,10 @@ def read_bags(owner: str, bags: Tensor | Bags, in_features: int, dtype: torch.dt
     Features are kept in float16 on disk; they are cast here, on the device where they are.
     """
     if isinstance(bags, Tensor):
-        instances, sizes = bags, [len(bags)] if bags.ndim else []
+        instances, sizes = (
+            bags,
+            [bags.shape[0]] if bags.ndim else [],
+        )  # not len(), which an export would take for a constant
     elif isinstance(bags, Bags):
         instances, sizes = bags.instances, _sizes(owner, bags.lengths)
     else:

@@ -29,6 +29,8 @@ class BagSource(Source):
                 f"data: train_size={data.train_size} is for images; bags are divided by patient. Leave it out, and shorten the "
                 "set's table or its splits_<fold>.csv instead."
             )
+        if data.flip_labels:
+            raise ValueError(f"data: flip_labels={data.flip_labels} is for images. Leave it out for bags.")
         bags = load_bags(data.name.removeprefix(PREFIX), data.folder, preload=data.workers == 0, **data.options)
         split = make_split(bags, data.name.removeprefix(PREFIX), data.fold)
         self.config, self.in_features = config, bags.in_features

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from ncmi.data import Flips
 from ncmi.data.loaders import Loader
 from ncmi.training.processes import Processes
 
@@ -18,6 +19,8 @@ class Source:
         validation: what choices are made on, if there is such a part.
         test: touched once, at the end.
     """
+
+    flips: Flips | None = None  # training labels that were made wrong on purpose
 
     def __init__(self, class_names: Sequence[str], train: Any, validation: Any | None, test: Any | None):
         self.class_names = tuple(class_names)

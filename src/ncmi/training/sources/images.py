@@ -1,5 +1,6 @@
 """Images as what a run learns from: their parts, loaders and networks."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -15,6 +16,7 @@ from ncmi.data import (
     Normalize,
     RandomResizedCrop,
     TensorLoader,
+    flip_labels,
     load_data,
     split_off,
     stratified_subset,
@@ -44,6 +46,9 @@ class ImageSource(Source):
                     "remain beside the validation part. Lower it."
                 )
             train = train.subset(stratified_subset(train.targets, data.train_size, data.split_seed))
+        if data.flip_labels:
+            self.flips = flip_labels(train.targets, data.flip_labels, len(splits.class_names), data.split_seed)
+            train = replace(train, targets=self.flips.targets)
         self.config, self.statistics = config, splits.statistics
         super().__init__(splits.class_names, train, validation, splits.parts.get("test"))
 
