@@ -73,13 +73,15 @@ def render(rows: list[dict[str, Any]]) -> str:
     for name in dict.fromkeys(row["estimator"] for row in rows):
         own = [[row for row in rows if (row["estimator"], row["data"]) == (name, column)] for column in data]
         lines.append(f"| {name} | " + " | ".join(map(_cell, own)) + " |")
-    about, counts = rows[0], {len([row for row in rows if row["estimator"] == "NCMIClassifier" and row["data"] == d]) for d in data}
+    about, counts = (
+        rows[0],
+        {len([row for row in rows if row["estimator"] == "NCMIClassifier" and row["data"] == d]) for d in data},
+    )
     return "\n".join(
         [
             *lines,
             "",
-            f"Accuracy in %, mean ± standard deviation of n = {', '.join(map(str, sorted(counts)))} folds; log-loss; seconds of "
-            "processor time for a fit.",
+            f"Accuracy in %, mean ± standard deviation of n = {count} folds; log-loss; seconds of processor time for a fit.",
             f"Measured on {about['date'][:10]}: {about['cpu']}, {about['threads']} thread, scikit-learn {about['sklearn']}, "
             f"torch {about['torch']}, Python {about['python']}, ncmi {about['ncmi']}, commit {about['commit'][:7]}.",
         ]

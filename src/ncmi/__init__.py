@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ncmi.objective import PerSample, RatioOfMeans, harmonic
     from ncmi.optim import parameter_groups
     from ncmi.presets import PRESETS
-    from ncmi.sklearn import NCMIClassifier
+    from ncmi.sklearn import NCMIClassifier as NCMIClassifier
 
 __version__ = "0.1.0"
 

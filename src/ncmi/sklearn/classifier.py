@@ -65,6 +65,8 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     (True, (150, 3), (150, 64))
     """
 
+    n_features_in_: int  # set by validate_data
+
     def __init__(
         self,
         hidden_layer_sizes: Sequence[int] = (128, 64),
@@ -189,18 +191,23 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _check_classes(self, y: np.ndarray, classes: Any) -> None:
         """Sentences for ``classes`` that are missing, changed, or do not hold the labels."""
         known = getattr(self, "classes_", None)
-        if known is None and classes is None:
+        if known is None:
+            if classes is None:
+                raise ValueError(
+                    "NCMIClassifier: the first call of partial_fit must name every label there will be; got none. "
+                    "Pass classes."
+                )
+            known = np.unique(classes)
+        elif classes is not None and not np.array_equal(known, np.unique(classes)):
             raise ValueError(
-                "NCMIClassifier: the first call of partial_fit must name every label there will be; got none. Pass classes."
+                f"NCMIClassifier: classes must be those of the first call, {list(known)}; got {list(np.unique(classes))}. "
+                "Leave them out, or start from a clone."
             )
-        if known is not None and classes is not None and not np.array_equal(known, np.unique(classes)):
-            raise ValueError(
-                f"NCMIClassifier: classes must be those of the first call, {list(known)}; got {list(np.unique(classes))}."
-            )
-        unknown = np.setdiff1d(y, np.unique(classes) if known is None else known)
+        unknown = np.setdiff1d(y, known)
         if len(unknown):
             raise ValueError(
-                f"NCMIClassifier: labels must be among the classes of the first call; got {list(unknown[:10])}."
+                f"NCMIClassifier: labels must be among the classes of the first call; got {list(unknown[:10])}. "
+                "Start from a clone and name them there."
             )
 
     def _samples(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> Samples:
@@ -209,8 +216,6 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-            if not len(weight):
-                raise ValueError("NCMIClassifier: some sample_weight must be positive; all are zero.")
             weight = None if (weight == weight[0]).all() else weight / weight.mean()
         self.scaler_.partial_fit(X, sample_weight=weight)
         targets = torch.from_numpy(np.searchsorted(self.classes_, y)).to(self.device)
@@ -287,4 +292,4 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     @property
     def _n_features_out(self) -> int:
-        return self.network_.num_features
+        return self.criterion_.num_features
