@@ -73,10 +73,7 @@ def render(rows: list[dict[str, Any]]) -> str:
     for name in dict.fromkeys(row["estimator"] for row in rows):
         own = [[row for row in rows if (row["estimator"], row["data"]) == (name, column)] for column in data]
         lines.append(f"| {name} | " + " | ".join(map(_cell, own)) + " |")
-    about, counts = (
-        rows[0],
-        {len([row for row in rows if row["estimator"] == "NCMIClassifier" and row["data"] == d]) for d in data},
-    )
+    about, count = rows[0], len({row["fold"] for row in rows})
     return "\n".join(
         [
             *lines,
