@@ -1,7 +1,7 @@
 """Programs of examples/ in the documents, with what they print.
 
-``python docs/examples.py`` fills every block ``<!-- example: examples/NAME.py -->`` … ``<!-- end -->`` of the Markdown files here
-with the file and its output, running each. ``--check`` runs nothing and fails if a shown program is not the file.
+``python docs/examples.py`` fills every block ``<!-- example: examples/NAME.py -->`` … ``<!-- end -->`` of the Markdown files
+here with the file and its output, running each. ``--check`` runs nothing and fails if a shown program is not the file.
 A program whose framework is not installed keeps the output that the page has.
 """
 

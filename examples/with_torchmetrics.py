@@ -34,7 +34,7 @@ def main(folder: str) -> tuple[ncmi.NCMILoss, dict[str, torch.Tensor]]:
     collection = MetricCollection({"accuracy": accuracy, "information": ncmi.NCMIMetric.from_loss(restored)})
     for inputs, targets in zip(images[1200:].split(100), labels[1200:].split(100), strict=True):
         features = model(inputs).detach()
-        collection.update(features=features, targets=targets, preds=classifier.predict(features), target=targets)
+        collection.update(inputs=features, targets=targets, preds=classifier.predict(features), target=targets)
     values = collection.compute()
     print(", ".join(f"{name} {float(value):.4f}" for name, value in values.items()))
     return restored, values

@@ -33,7 +33,7 @@ def accuracies(text):
 
 
 def program(name, *arguments, launcher=()):
-    """What an example prints as a program of its own, warnings being errors nowhere but in our code."""
+    """What an example prints as a program of its own."""
     command = [sys.executable, *launcher, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
     finished = subprocess.run(command, capture_output=True, text=True, env=variables)
@@ -46,6 +46,7 @@ def test_bare_loop(tmp_path, capsys):
     assert min(accuracies(capsys.readouterr().out)) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.`:FutureWarning")  # Lightning's, of torch's trees
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*The number of training batches:UserWarning")
 def test_lightning(tmp_path, capsys):
