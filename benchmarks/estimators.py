@@ -6,6 +6,7 @@ rewrites the block of that page from the rows, and ``--check`` with it changes n
 
 import argparse
 import json
+import statistics
 import sys
 import time
 import warnings
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sklearn
 import torch
 from sklearn import datasets
@@ -88,9 +88,9 @@ def render(rows: list[dict[str, Any]]) -> str:
 def _cell(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "–"
-    accuracy = 100 * np.array([row["accuracy"] for row in rows])
-    loss, seconds = (float(np.mean([row[key] for row in rows])) for key in ("log_loss", "seconds"))
-    return f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}; {loss:.3f}; {seconds:.2g} s"
+    accuracy = [100 * row["accuracy"] for row in rows]
+    loss, seconds = (statistics.mean(row[key] for row in rows) for key in ("log_loss", "seconds"))
+    return f"{statistics.mean(accuracy):.2f} ± {statistics.stdev(accuracy):.2f}; {loss:.3f}; {seconds:.2g} s"
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 ``python docs/examples.py`` fills every block ``<!-- example: examples/NAME.py -->`` … ``<!-- end -->`` of the Markdown files
 here with the file and its output, running each. ``--check`` runs nothing and fails if a shown program is not the file.
-A program whose framework is not installed keeps the output that the page has.
+A program whose framework is not installed keeps the output that the page has, if any.
 """
 
 import argparse
@@ -40,7 +40,8 @@ def filled(text: str, root: Path, run: bool) -> str:
         if run:
             output = output_of(path, output)
         program = path.read_text(encoding="utf-8")
-        return f"{match[1]}\n```python\n{program}```\n\n```text\n{output}```\n\n{match[4]}"
+        printed = f"```text\n{output}```\n\n" if output else ""
+        return f"{match[1]}\n```python\n{program}```\n\n{printed}{match[4]}"
 
     return BLOCK.sub(block, text)
 
