@@ -43,7 +43,7 @@ ESTIMATORS: dict[str, Callable[[int], Any]] = {
 
 
 def measure(name: str, data: str, folds: int, repeats: int) -> list[dict[str, Any]]:
-    """A row for each fold: accuracy and log-loss on it, and the seconds of the fit."""
+    """A row for each fold: accuracy and log-loss on it, and the processor seconds of fit and scoring."""
     X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
     splits = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=0).split(X, y)
     rows = []
@@ -78,7 +78,7 @@ def render(rows: list[dict[str, Any]]) -> str:
         [
             *lines,
             "",
-            f"Accuracy in %, mean ± standard deviation of n = {count} folds; log-loss; seconds of processor time for a fit.",
+            f"Accuracy in %, mean ± standard deviation of n = {count} folds; log-loss; seconds of processor time for a fit and its test fold.",
             f"Measured on {about['date'][:10]}: {about['cpu']}, {about['threads']} thread, scikit-learn {about['sklearn']}, "
             f"torch {about['torch']}, Python {about['python']}, ncmi {about['ncmi']}, commit {about['commit'][:7]}.",
         ]
