@@ -78,7 +78,8 @@ def render(rows: list[dict[str, Any]]) -> str:
         [
             *lines,
             "",
-            f"Accuracy in %, mean ± standard deviation of n = {count} folds; log-loss; seconds of processor time for a fit and its test fold.",
+            f"Accuracy in %, mean ± standard deviation of n = {count} folds; log-loss; seconds of processor "
+            "time for a fit and its test fold.",
             f"Measured on {about['date'][:10]}: {about['cpu']}, {about['threads']} thread, scikit-learn {about['sklearn']}, "
             f"torch {about['torch']}, Python {about['python']}, ncmi {about['ncmi']}, commit {about['commit'][:7]}.",
         ]
