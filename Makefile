@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check browser bench clean
 
 setup: $(READY)
 
@@ -25,9 +25,14 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# The tests of `ncmi report` open its page in Chromium. Where it is missing and cannot be installed they are skipped.
+browser:
+	command -v chromium || (apt-get update -qq && apt-get install -qq --yes chromium > /dev/null) || true
+
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.head
 	$(BIN)/python -m benchmarks.loop
+	$(BIN)/python -m benchmarks.bags
 	$(BIN)/python -m benchmarks.table README.md
 
 clean:

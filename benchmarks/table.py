@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import LOOP_RESULTS, RESULTS
+from benchmarks import BAG_RESULTS, LOOP_RESULTS, RESULTS
 from benchmarks.head import BARS, Shape
 
 START, END = "<!-- benchmark:start -->", "<!-- benchmark:end -->"
@@ -79,6 +79,24 @@ def loop_sentence(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def bags_sentence(rows: list[dict[str, Any]]) -> str:
+    """What a training step on a large bag costs."""
+    if not rows:
+        return "No step on a large bag was measured yet."
+    steps = "; ".join(
+        f"{row['model']}{' with activation checkpointing' * bool(row['options'].get('checkpoint'))} {row['seconds']:.3g} s "
+        f"of processor time and {row['peak_gb']:.3g} GB, program and bag included (goal {row['limit_gb']:.0f} GB"
+        f"{', missed' * (row['peak_gb'] > row['limit_gb'])})"
+        for row in rows
+    )
+    about = rows[0]
+    return (
+        f"One training step on a bag of {about['instances']:,} × {about['width']:,} float16 numbers, "
+        f"{about['threads']} thread{'s' * (about['threads'] > 1)}: {steps}. Measured on {about['date'][:10]} by "
+        "`python -m benchmarks.bags`."
+    )
+
+
 def _cell(row: dict[str, Any]) -> str:
     if row["median_ms"] is None:
         return "does not fit"
@@ -107,9 +125,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="only say whether the block is in step")
     parser.add_argument("--rows", type=Path, default=RESULTS, help="file of rows that benchmarks.head wrote")
     parser.add_argument("--loop-rows", type=Path, default=LOOP_RESULTS, help="file of rows that benchmarks.loop wrote")
+    parser.add_argument("--bag-rows", type=Path, default=BAG_RESULTS, help="file of rows that benchmarks.bags wrote")
     options = parser.parse_args()
     text = options.document.read_text(encoding="utf-8")
-    block = f"{render(newest_run(options.rows))}\n\n{loop_sentence(newest_run(options.loop_rows))}"
+    sentences = (loop_sentence(newest_run(options.loop_rows)), bags_sentence(newest_run(options.bag_rows)))
+    block = "\n\n".join([render(newest_run(options.rows)), *sentences])
     wanted = replace_block(text, block)
     if wanted == text:
         return

@@ -1,7 +1,8 @@
-"""Tables in the documents, made from committed rows.
+"""Tables in the documents and in the folders of comparisons, made from committed rows.
 
 ``python docs/tables.py`` fills every block ``<!-- table: results/compare/NAME -->`` … ``<!-- end -->`` of the Markdown files
-here with the table of that comparison; ``--check`` changes nothing and fails if a block is out of step.
+here with the table of that comparison, and writes ``table.md`` and ``table.csv`` of every comparison in ``results/compare``;
+``--check`` changes nothing and fails if one of them is out of step.
 """
 
 import argparse
@@ -9,35 +10,46 @@ import re
 import sys
 from pathlib import Path
 
-from ncmi.experiments.compare import read_table
+from ncmi.experiments.folder import ComparisonFolder
 
-DOCS = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- table: (?P<folder>[\w./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(text: str, root: Path) -> str:
-    """``text`` with every block made anew from the rows below ``root``."""
+def made_files(root: Path) -> dict[Path, str]:
+    """All files below ``root`` that hold tables, and what must stand in them."""
+    files, tables = {}, {}
+    for record in sorted(root.glob("results/compare/*/comparison.json")):
+        folder = ComparisonFolder(record.parent)
+        table = folder.table()
+        files |= folder.table_files(table)
+        tables[folder.path.relative_to(root).as_posix()] = table.markdown()
+    for document in sorted(root.glob("docs/*.md")):
+        text = document.read_text(encoding="utf-8")
+        files[document] = BLOCK.sub(lambda match: f"{match[1]}\n{tables[match['folder']]}\n{match[3]}", text)
+    return files
 
-    def table(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{read_table(root / match['folder']).markdown()}\n{match[3]}"
 
-    return BLOCK.sub(table, text)
+def stale_files(root: Path) -> dict[Path, str]:
+    """Those of :func:`made_files` that do not stand like that, or are not there."""
+    return {
+        path: text
+        for path, text in made_files(root).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
 
 
 def main() -> None:
-    """Fill or check."""
+    """Write or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether the blocks are in step")
+    parser.add_argument("--check", action="store_true", help="only say whether the tables are in step")
     options = parser.parse_args()
-    for document in sorted(DOCS.glob("*.md")):
-        text = document.read_text(encoding="utf-8")
-        wanted = filled(text, DOCS.parent)
-        if wanted == text:
-            continue
+    for path, text in stale_files(ROOT).items():
+        name = path.relative_to(ROOT)
         if options.check:
-            sys.exit(f"docs/{document.name} is out of step with the rows. Run: python docs/tables.py")
-        document.write_text(wanted, encoding="utf-8")
-        print(f"docs/{document.name}: tables rewritten")
+            sys.exit(f"{name} is out of step with the rows. Run: python docs/tables.py")
+        path.write_text(text, encoding="utf-8")
+        print(f"{name}: tables rewritten")
 
 
 if __name__ == "__main__":

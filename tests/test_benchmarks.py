@@ -102,3 +102,18 @@ def test_the_loop_is_measured_and_told_in_a_sentence(quick: tuple[str, Path], tm
     document.write_text("<!-- benchmark:start -->\n<!-- benchmark:end -->\n", encoding="utf-8")
     assert run("benchmarks.table", document, "--rows", quick[1], "--loop-rows", rows).returncode == 0
     assert "The training loop of `digits` (mlp)" in document.read_text(encoding="utf-8")
+
+
+def test_a_step_on_a_large_bag_is_measured_and_told_in_a_sentence(quick: tuple[str, Path], tmp_path: Path):
+    rows = tmp_path / "bags.jsonl"
+    finished = run("benchmarks.bags", "--instances", 500, "--width", 32, "--steps", 1, "--out", rows)
+    assert finished.returncode == 0, finished.stderr
+    found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    assert [row["model"] for row in found] == ["abmil", "transmil"]
+    assert all(0 < row["peak_gb"] <= row["limit_gb"] and row["commit"] for row in found)
+    document = tmp_path / "page.md"
+    document.write_text("<!-- benchmark:start -->\n<!-- benchmark:end -->\n", encoding="utf-8")
+    assert run("benchmarks.table", document, "--rows", quick[1], "--bag-rows", rows).returncode == 0
+    text = document.read_text(encoding="utf-8")
+    assert "One training step on a bag of 500 × 32 float16 numbers, 1 thread: abmil " in text
+    assert "transmil with activation checkpointing " in text

@@ -106,3 +106,4 @@ def test_the_wheel_in_an_empty_environment_runs_the_readme(tmp_path: Path):
     where = run(python, "-I", script, cwd=tmp_path).splitlines()[-1]
     assert Path(where).is_relative_to(tmp_path / "empty")
     assert (Path(where).parent / "py.typed").exists()
+    assert (Path(where).parent / "report" / "templates" / "page.html").exists()

@@ -249,7 +249,8 @@ class NCMILoss(nn.Module):
             )
             raise NoSeparation(
                 f"NCMILoss: a ratio of means needs samples of two or more classes with different outputs in the batch, but "
-                f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which needs no pairs."
+                f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which needs no pairs; in a recipe "
+                "also loss.options.memory, a number of past vectors to compare with."
             )
         if self.training and not bool(self.fallback_steps):
             warnings.warn(

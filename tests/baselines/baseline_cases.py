@@ -39,6 +39,7 @@ class Case:
             loss.centers.copy_(normal(num_classes, num_features, seed=seed + 100))
         if "centroids" in loss._buffers:
             loss.centroids.copy_(torch.softmax(normal(num_classes, num_classes, seed=seed + 100), dim=1))
+            loss.updates.copy_(normal(num_classes, seed=seed + 101).exp())
         return loss
 
     def inputs(self, batch=B, seed=0, num_classes=C, num_features=D, scale=1.0):
@@ -117,9 +118,9 @@ CASES = {
     "opl mean_abs ignored": Case("opl", {"negative": "mean_abs"}, ignored=True),
     "opl ignored": Case("opl", ignored=True),
     "cmic": Case("cmic", CMIC),
-    "cmic pairs": Case("cmic", {**CMIC, "normalise": "pairs", "momentum": 0.9}),
+    "cmic pairs": Case("cmic", {**CMIC, "normalize": "pairs", "momentum": 0.9}),
     "cmic detached": Case("cmic", {**CMIC, "detach_log": True}, is_derivative=False),
-    "cmic soft": Case("cmic", {**CMIC, "normalise": "pairs", "momentum": 0.5}, soft=True),
+    "cmic soft": Case("cmic", {**CMIC, "normalize": "pairs", "momentum": 0.5}, soft=True),
     "cmic ignored": Case("cmic", {**CMIC, "momentum": 0.0}, ignored=True),
     "center": Case("center", {"center_weight": 0.5}),
     "center weighted": Case("center", {"weight": WEIGHT, "center_lr": 0.3}),

@@ -164,16 +164,17 @@ def cmic(
     logits,
     targets,
     centroids,
+    updates=None,
     *,
     cmi_weight,
     separation_weight,
     momentum=0.9999,
     detach_log=False,
-    normalise="batch_squared",
+    normalize="batch_squared",
     smallest_prob=1e-25,
     ignore_index=-100,
 ):
-    """Value, and the centroids after the step."""
+    """Value, and the centroids after the step, which weigh as ``updates`` (C,) earlier batches before it."""
     num_classes = logits.shape[1]
     if targets.is_floating_point():
         mass = targets.tolist()
@@ -189,16 +190,19 @@ def cmic(
             value = value + mass[x][y] * (ce(logits[x], y) + cmi_weight * divergence) / len(keep)
     for x in keep:
         for u in keep:
+            if u == x:
+                continue
             differ = sum(mass[x][y] * mass[u][v] for y in range(num_classes) for v in range(num_classes) if y != v)
             log_u = torch.log(torch.clamp(p[u], min=smallest_prob))
             log_u = log_u.detach() if detach_log else log_u
             separation = separation - differ * (p[x] * log_u).sum()
             pairs += differ
-    separation = separation / (len(keep) ** 2 if normalise == "batch_squared" else max(pairs, math.ulp(0)))
+    separation = separation / (len(keep) ** 2 if normalize == "batch_squared" else max(pairs, math.ulp(0)))
     moved = centroids.clone()
     for c in range(num_classes):
         count = sum(mass[x][c] for x in keep)
         if count:
             mean = sum(mass[x][c] * p[x].detach() for x in keep) / count
-            moved[c] = momentum * centroids[c] + (1 - momentum) * mean
+            past = 0.0 if updates is None else momentum * float(updates[c])
+            moved[c] = (past * centroids[c] + mean) / (past + 1)
     return value - separation_weight * separation, moved

@@ -1,6 +1,7 @@
-"""Two real gloo processes with uneven shards, equal to one process on the whole batch, for every baseline.
+"""Two and three real gloo processes with uneven shards, equal to one process on the whole batch.
 
-All cases run inside one pair of processes, which write what they saw; the tests compare it with the same steps taken here.
+Two run every baseline, three those whose samples meet. All cases run inside one group of processes, which write what they
+saw; the tests compare it with the same steps taken here.
 Every rank starts from a seed of its own, so equal centres are the package's doing.
 """
 
@@ -20,8 +21,10 @@ from ncmi.baselines import BASELINES, make_baseline
 
 INPUTS, STEPS, BATCH = 5, 3, 16
 SHARDS = {"uneven": (5, 11), "empty": (16, 0)}
+THREE = (3, 0, 13)
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
 NAMES = [name for name, case in CASES.items() if case.settings.get("reduction") != "none"]
+COUPLED = ["supcon", "opl", "opl mean_abs", "cmic", "cmic soft", "center", "contrastive-center"]
 INSIDE = ["ce", "supcon", "cmic", "center", "contrastive-center"]
 
 
@@ -102,11 +105,20 @@ def run_case(case, rank, shards, inside):
     return train(case, network, loss, lambda x, y: loss(*wrapped(x), y), rows_of(rank, shards))
 
 
-def worker(rank, folder):
+def join(rank, folder, ranks):
     warnings.simplefilter("error")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
+
+
+def leave(results, rank, folder):
+    torch.save(results, os.path.join(folder, f"rank{rank}.pt"))
+    dist.destroy_process_group()
+
+
+def worker(rank, folder):
     results = {}
+    join(rank, folder, 2)
     for name in NAMES:
         for kind, shards in SHARDS.items():
             results[name, kind] = run_case(CASES[name], rank, shards, inside=False)
@@ -118,15 +130,31 @@ def worker(rank, folder):
             results[name, "evaluation"] = case.build().eval()(*case.inputs(), case.targets()).detach()
     losses = CASES["ce weighted ignored none"]
     results["none"] = losses.build()(*losses.inputs(), losses.targets()).detach()
-    torch.save(results, os.path.join(folder, f"rank{rank}.pt"))
-    dist.destroy_process_group()
+    leave(results, rank, folder)
+
+
+def three_worker(rank, folder):
+    results = {}
+    join(rank, folder, 3)
+    for name in COUPLED:
+        results[name, "three"] = run_case(CASES[name], rank, THREE, inside=False)
+    leave(results, rank, folder)
+
+
+def run(work, ranks, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("baseline_ranks"))
+    mp.spawn(work, args=(folder,), nprocs=ranks)
+    return [torch.load(os.path.join(folder, f"rank{rank}.pt"), weights_only=False) for rank in range(ranks)]
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("baseline_ranks"))
-    mp.spawn(worker, args=(folder,), nprocs=2)
-    return [torch.load(os.path.join(folder, f"rank{rank}.pt"), weights_only=False) for rank in range(2)]
+    return run(worker, 2, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def three_ranks(tmp_path_factory):
+    return run(three_worker, 3, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +170,15 @@ def alone():
 @pytest.mark.parametrize("kind", [*SHARDS, "inside"])
 def test_every_rank_takes_the_steps_of_one_process(ranks, alone, kind):
     # One test for all cases: spread over workers, each would start processes of its own.
-    for name in INSIDE if kind == "inside" else NAMES:
+    assert_equal_steps(ranks, alone, INSIDE if kind == "inside" else NAMES, kind)
+
+
+def test_three_ranks_take_the_steps_of_one_process(three_ranks, alone):
+    assert_equal_steps(three_ranks, alone, COUPLED, "three")
+
+
+def assert_equal_steps(ranks, alone, names, kind):
+    for name in names:
         for index, rank in enumerate(ranks):
             for step, (found, expected) in enumerate(zip(rank[name, kind], alone[name], strict=True)):
                 for key in expected:

@@ -1,5 +1,6 @@
 """Every baseline against loops written from its formula: value, gradient, state, and what torch itself computes."""
 
+import itertools
 import math
 
 import baseline_oracle as oracle
@@ -92,13 +93,18 @@ def test_focal_gradient_is_finite_however_certain(gamma, size):
         assert bool(gradient.isfinite().all())
 
 
-def test_focal_keeps_its_digits_where_one_minus_p_has_none():
-    # 1 − p_y is 2e-9: as a float32 difference it would be zero, and so would its square root.
-    logits, targets = torch.tensor([[20.0, 0.0]]), torch.tensor([[0.5, 0.5]])
-    exact = 0.5 * math.exp(-10) * math.exp(-20) + 0.5 * 20
-    assert float(Focal(2, gamma=0.5)(logits, targets)) == pytest.approx(exact, rel=1e-6)
-    slope = torch.autograd.functional.jacobian(lambda z: Focal(2, gamma=0.5)(z, torch.tensor([0])), logits)
-    assert bool(slope.isfinite().all())
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("lead", [-30.0, -3.0, 0.0, 3.0, 12.0, 20.0, 30.0])
+def test_focal_keeps_its_digits_where_one_minus_p_has_none(gamma, lead):
+    # From a lead of 17 on, 1 − p_y is zero as a float32 difference. Here it is e^−s/(1 + e^−s), with s the lead over both.
+    logits = torch.tensor([[lead, 0.0, 0.0]], requires_grad=True)
+    value = Focal(3, gamma=gamma)(logits, torch.tensor([0]))
+    odds = 2 * math.exp(-lead)
+    wrong, surprise = odds / (1 + odds), math.log1p(odds)
+    assert float(value.detach()) == pytest.approx(wrong**gamma * surprise, rel=1e-5)
+    slope = -(gamma * wrong**gamma * (1 - wrong) * surprise + wrong ** (gamma + 1))
+    (gradient,) = torch.autograd.grad(value, logits)
+    assert gradient[0].tolist() == pytest.approx([slope, -slope / 2, -slope / 2], rel=1e-5, abs=0)
 
 
 def test_poly1_takes_no_probability_from_a_smoothed_cross_entropy():
@@ -169,10 +175,56 @@ def test_a_center_without_samples_stays():
 def test_cmic_centroids_follow_the_class_means(name):
     case = CASES[name]
     loss, targets = case.build(), case.targets()
-    _, expected = oracle.cmic(*case.inputs(), targets, loss.centroids.clone(), **case.settings)
+    _, expected = oracle.cmic(*case.inputs(), targets, loss.centroids.clone(), loss.updates, **case.settings)
     loss(*case.inputs(), targets)
     torch.testing.assert_close(loss.centroids, expected, **EXACT)
     torch.testing.assert_close(loss.centroids.sum(dim=1), torch.ones(C).double())
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("momentum", [0.0, 0.8, 0.9999])
+def test_cmic_centroids_are_weighted_means_of_what_their_class_has_seen(soft, momentum):
+    loss = CMIC(C, cmi_weight=0.1, separation_weight=0.1, momentum=momentum).double()
+    means = [[] for _ in range(C)]
+    for step in range(6):
+        logits, share = normal(B, C, seed=step), torch.linspace(0, 1, B).double()
+        mass = torch.zeros(B, C).double()  # two classes a batch, and class 3 never
+        mass[:, step % 3], mass[:, (step + 1) % 3] = (share, 1 - share) if soft else (share.round(), 1 - share.round())
+        loss(logits, mass if soft else mass.argmax(dim=1))
+        for c in (step % 3, (step + 1) % 3):
+            means[c].append((mass[:, c : c + 1] * torch.softmax(logits, dim=1)).sum(dim=0) / mass[:, c].sum())
+    assert [len(seen) for seen in means] == [4, 4, 4, 0]
+    for c in range(C):
+        weights = [momentum**age for age in reversed(range(len(means[c])))]
+        total = sum((w * mean for w, mean in zip(weights, means[c], strict=True)), torch.zeros(C).double())
+        expected = total / sum(weights) if weights else torch.full((C,), 1 / C).double()
+        torch.testing.assert_close(loss.centroids[c], expected, **EXACT)
+        assert float(loss.updates[c]) == pytest.approx(sum(weights))
+
+
+def test_cmic_centroids_leave_their_uniform_start_in_a_short_training():
+    loss = CMIC(C, cmi_weight=0.1, separation_weight=0.1)
+    loss(20 * torch.eye(C), torch.arange(C))
+    torch.testing.assert_close(loss.centroids, torch.eye(C), rtol=0, atol=1e-6)
+
+
+def test_cmic_of_soft_labels_is_the_mean_over_what_the_labels_may_be():
+    # So a sample is no partner of its own: it has one label, whatever it is.
+    loss = CMIC(3, cmi_weight=0.4, separation_weight=0.7).double().eval()
+    logits, soft = normal(3, 3), soft_labels(3, 3, seed=4)
+    soft[0] = torch.tensor([0.2, 0.5, 0.3])
+    expected = torch.zeros(()).double()
+    for drawn in itertools.product(range(3), repeat=3):
+        chance = math.prod(float(soft[x, y]) for x, y in enumerate(drawn))
+        expected += chance * loss(logits, torch.tensor(drawn))
+    torch.testing.assert_close(loss(logits, soft), expected)
+
+
+@pytest.mark.parametrize("normalize", ["batch_squared", "pairs"])
+def test_cmic_of_a_lone_soft_sample_has_no_separation(normalize):
+    logits, soft = normal(1, 3, dtype=torch.float32), torch.tensor([[0.3, 0.6, 0.1]])
+    found = CMIC(3, cmi_weight=0.0, separation_weight=1.0, normalize=normalize)(logits, soft)
+    torch.testing.assert_close(found, F.cross_entropy(logits, soft))
 
 
 def test_cmic_separation_has_a_bound():

@@ -9,6 +9,7 @@ import torch
 import yaml
 from command_line import copy_of, damaged_cifar100
 from realdata import real_data
+from training.bag_sets import make_npz
 
 from ncmi.cli import main
 from ncmi.models import create_model
@@ -69,6 +70,15 @@ def test_evaluate_repeats_the_numbers_of_the_summary(capsys, run):
     top1 = printed["decisions"][0]["parts"]["test"]["top1"]
     assert f"| head                  |      {100 * top1:.2f} |" in table
     assert "nearest neighbours" in table
+
+
+def test_evaluate_writes_the_outputs_of_an_older_run_again(capsys, run, tmp_path):
+    copy = copy_of(run, tmp_path / "copy")
+    assert main(["evaluate", str(copy.path), "--checkpoint", "best"]) == 0
+    assert main(["evaluate", str(copy.path), "--set", "decisions=[own]"]) == 0
+    assert not copy.outputs.exists(), "the headline is the last epoch under the run's own config"
+    assert main(["evaluate", str(copy.path)]) == 0
+    assert copy.outputs.read_bytes() == run.outputs.read_bytes()
 
 
 def test_evaluate_takes_the_best_epoch(capsys, run, tmp_path):
@@ -169,16 +179,20 @@ def test_doctor_names_a_damaged_file(capsys, tmp_path):
     assert "    train.bin: expected 153,700,000 bytes, found 9,122" in printed
     assert f"  cifar10: not found; looked in {tmp_path / 'cifar-10-batches-bin'}" in printed
     assert "  not installed: " in printed
+    assert f"\nbags\n  tcga-lung: not found; looked for {tmp_path / 'tcga_lung'}. Put " in printed
     assert "expected time" not in printed
 
 
 def test_doctor_times_the_recipes_whose_data_are_there(capsys, tmp_path):
+    make_npz(tmp_path / "mil" / "musk1.npz")
     assert main(["doctor", "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "  digits: found." in printed
     times = printed.partition("expected time of training")[2].splitlines()[1:]
     assert any(line.startswith("  digits: ") and line.endswith((" minutes", " seconds")) for line in times)
-    assert "  cifar100/small: its data are not there" in times
+    assert any(line.startswith("  mil/musk1: ") and line.endswith((" minutes", " seconds")) for line in times)
+    assert f"  musk1: found in {tmp_path / 'mil' / 'musk1.npz'} (layout npz)." in printed
+    assert {"  cifar100/small: its data are not there", "  mil/fox: its data are not there"} <= set(times)
     assert not any("resnet101" in line for line in times), "full recipes take days"
 
 

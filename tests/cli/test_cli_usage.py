@@ -8,7 +8,7 @@ import pytest
 from ncmi.cli import main
 from ncmi.cli.main import _COMMANDS
 
-COMMANDS = ["train", "evaluate", "measure", "recipes", "doctor"]
+COMMANDS = ["train", "evaluate", "report", "measure", "attention", "recipes", "doctor"]
 
 
 class Recorded:
@@ -18,8 +18,8 @@ class Recorded:
         self.arguments = {}
         _COMMANDS[command].add_arguments(self)
 
-    def add_argument(self, name, **settings):
-        self.arguments[name] = settings
+    def add_argument(self, *names, **settings):
+        self.arguments[names[-1]] = settings
 
 
 def usage(*arguments):

@@ -9,7 +9,7 @@ from batches import normal
 from evaluated import C, D, Head, Plain, blobs, nearest
 
 from ncmi import CentroidClassifier, LinearProbe, NCMIMetric
-from ncmi.evaluation import Evaluation, KNNClassifier, LabelledFeatures, calibration_error, decisions, evaluate, report
+from ncmi.evaluation import Evaluation, KNNClassifier, LabelledFeatures, calibration_error, decisions, evaluate, fitted
 from ncmi.evaluation.scores import places
 from ncmi.evaluation.temperature import fit_temperature
 
@@ -154,7 +154,7 @@ def test_places_by_loops():
 def test_large_sets_are_fitted_on_a_part_and_say_so(monkeypatch, criterion, parts):
     monkeypatch.setattr(decisions, "_PROBE_NUMBERS", 60 * D)
     monkeypatch.setattr(decisions, "_LEAVE_ONE_OUT", 40)
-    monkeypatch.setattr(report, "_TEMPERATURE_NUMBERS", 20 * C)
+    monkeypatch.setattr(fitted, "_TEMPERATURE_NUMBERS", 20 * C)
     found = evaluate(criterion, *parts)
     assert found.decision("linear probe").note == "fitted on a stratified part, 60 of 120 training samples"
     assert found.decision("linear probe").parts["train"].n == 120

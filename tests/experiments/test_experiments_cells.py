@@ -5,10 +5,11 @@ import json
 import pytest
 from made_up_rows import RECIPE
 
+from ncmi.baselines import BASELINES
 from ncmi.criteria import create_criterion, list_criteria
 from ncmi.experiments.cells import Cell, Comparison, fingerprint
-from ncmi.experiments.losses import loss_overrides, loss_settings
-from ncmi.recipes import LOSS_OPTIONS
+from ncmi.experiments.losses import loss_notes, loss_overrides, loss_views, resolved_options
+from ncmi.recipes import LOSS_OPTIONS, list_recipes
 from ncmi.training.config import Config, make_config
 
 
@@ -42,9 +43,9 @@ def test_losses_with_required_options_get_them_and_a_note(recipe):
     for group in comparison.groups:
         name = group["loss"]
         options = comparison.config(Cell(group, 0.1, 0)).loss.options
-        criterion = create_criterion(name, 10, 8, **options)
-        assert loss_settings(name).views == criterion.views, "the table of losses is out of step"
-        assert ("a guess" in loss_settings(name).note) == (name in LOSS_OPTIONS)
+        assert loss_views(name) == create_criterion(name, 10, 8, **options).views
+        assert ("a guess; its paper" in " ".join(loss_notes(name, comparison.base))) == (name in LOSS_OPTIONS)
+        create_criterion(name, 10, 8, **resolved_options(name, options))  # defaults written out are still its options
     assert comparison.config(Cell({"loss": "cmic"}, 0.1, 0)).loss.options == LOSS_OPTIONS["cmic"]
 
 
@@ -54,6 +55,10 @@ def test_two_views_get_half_the_epochs():
     assert config.epochs == 3
     assert config.schedule.milestones == pytest.approx([1.5, 2.4])
     assert config.schedule.warmup_epochs == pytest.approx(0.6)
+    assert loss_notes("supcon", base) == [
+        "supcon sees 2 views of each image in an epoch and gets 3 of 5 epochs: 1.20 times the images of the others."
+    ]
+    assert "gets 4 of 8 epochs: equal images seen." in loss_notes("supcon", Config(epochs=8))[0]
 
 
 def test_a_second_factor_and_other_seed_keys_need_no_more(recipe):
@@ -68,15 +73,72 @@ def test_a_second_factor_and_other_seed_keys_need_no_more(recipe):
     assert Comparison.from_dict(json.loads(json.dumps(comparison.to_dict()))) == comparison
 
 
+def test_cells_of_other_factors_are_other_cells(recipe):
+    comparison = Comparison(recipe, {"model": ["mlp", "resnet8_slim"], "loss": ["ce"]}, 1, [0.1])
+    cells = [Cell(group, rate, seed) for group in comparison.groups for rate in (0.1, 0.1000001) for seed in (0, 1)]
+    assert len({comparison.fingerprint(cell) for cell in cells}) == len(cells)
+    assert [comparison.config(cell).optimizer.lr for cell in cells[:3]] == [0.1, 0.1, 0.1000001]
+
+
+@pytest.mark.skipif("wsi/tcga-lung" not in list_recipes(), reason="no recipe for slides here")
+def test_seeds_of_data_with_several_splits_take_one_each():
+    comparison = Comparison("wsi/tcga-lung", {"model": ["abmil", "transmil"], "loss": ["ce", "ncmi"]}, 5)
+    config = comparison.config(Cell({"model": "transmil", "loss": "ncmi"}, 1e-3, 4))
+    assert (config.model.name, config.seed, config.data.fold) == ("transmil", 4, 4)
+    with pytest.raises(ValueError, match=r"it sets data.fold itself, from 0 on; got --set data.fold=2. Use --seeds"):
+        Comparison("wsi/tcga-lung", {"loss": ["ce"]}, 5, overrides=["data.fold=2"])
+
+
 def test_fingerprints_see_every_setting_and_forgive_new_ones():
     values = Config().to_dict()
-    assert fingerprint(values) == fingerprint(json.loads(json.dumps(values)))
-    assert fingerprint({**values, "batch_size": 127}) != fingerprint(values)
-    assert fingerprint({**values, "loss": {"name": "ncmi", "options": {"exponent": 2}}}) != fingerprint(values)
+    own = fingerprint(values, {})
+    assert own == fingerprint(json.loads(json.dumps(values)), {})
+    assert own != fingerprint({**values, "batch_size": 127}, {})
+    assert own != fingerprint(values, {"exponent": 2})
     # A row from before a setting existed, and one with a setting that is gone.
-    older = {key: value for key, value in values.items() if key != "checkpoint_minutes"}
-    assert fingerprint(older) == fingerprint(values)
-    assert fingerprint({**values, "gone": 1}) != fingerprint(values)
+    older = {key: value for key, value in values.items() if key != "batch_size"}
+    assert own == fingerprint(older, {})
+    assert own != fingerprint({**values, "gone": 1}, {})
+
+
+def test_fingerprints_leave_out_what_changes_no_number():
+    inert = [
+        "description=x",
+        "scale=smoke",
+        "test_batch_size=7",
+        "data.workers=0",
+        "trackers=[wandb]",
+        "checkpoint_minutes=1",
+    ]
+    assert fingerprint(make_config({}, inert).to_dict(), {}) == fingerprint({}, {})
+
+
+def test_a_changed_default_of_a_loss_makes_its_rows_stale(monkeypatch):
+    values = make_config({}, ["loss=focal"]).to_dict()
+    written_out = resolved_options("focal", {})
+    before, other = fingerprint(values, {}), fingerprint({}, {})
+    assert before == fingerprint(values, written_out)
+    monkeypatch.setitem(BASELINES["focal"].__init__.__kwdefaults__, "gamma", 3.0)
+    assert fingerprint(values, written_out) == before, "the row is what it was"
+    assert fingerprint(values, {}) != before, "and a cell of today is another"
+    assert fingerprint({}, {}) == other
+    # An option that is new leaves the row valid; a loss that is gone can still be read.
+    del written_out["gamma"]
+    assert fingerprint(values, written_out) == fingerprint(values, {})
+    fingerprint({**values, "loss": {"name": "gone", "options": {}}}, {"gamma": 1.0})
+
+
+def test_comparisons_join_where_all_else_is_equal(recipe):
+    first = Comparison(recipe, {"loss": ["ce", "ncmi"]}, 3, [0.1])
+    assert first.joined(Comparison(recipe, {"loss": ["focal", "ce"]}, 2, [0.1])) == Comparison(
+        recipe, {"loss": ["ce", "ncmi", "focal"]}, 3, [0.1]
+    )
+    for settings in ({"rates": [0.3]}, {"overrides": ["epochs=2"]}, {"factors": {"model": ["mlp"], "loss": ["ce"]}}):
+        other = Comparison(**{"recipe": recipe, "factors": {"loss": ["ce"]}, "seeds": 3, "rates": [0.1], **settings})
+        with pytest.raises(
+            ValueError, match=f"holds another comparison: {next(iter(settings))} .* Name another folder with --out"
+        ):
+            first.joined(other)
 
 
 def test_names_are_readable_and_differ_with_the_config(recipe):

@@ -13,7 +13,7 @@ from made_up_rows import RECIPE
 
 from ncmi.cli import main
 from ncmi.experiments.cells import Cell, Comparison
-from ncmi.experiments.compare import read_table
+from ncmi.experiments.folder import ComparisonFolder
 from ncmi.experiments.rows import RowFile
 from ncmi.experiments.statistics import paired_difference
 from ncmi.experiments.workers import Workers, count_cores
@@ -36,7 +36,8 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         assert main(FIRST) == 0
-        shutil.copytree(OUT, "results/rates")
+        Path("results/rates").mkdir()
+        shutil.copy(OUT / "rows.jsonl", "results/rates")
         assert main(RATES) == 0
     return path
 
@@ -61,14 +62,14 @@ def test_rows_are_whole(folder):
     ]  # fmt: skip
     for row in rows:
         assert set(row) == {
-            "recipe", "loss", "options", "rate", "seed", "scale", "overrides", "fingerprint", "commit", "processor", "torch",
+            "recipe", "loss", "options", "rate", "seed", "scale", "overrides", "fingerprint", "commits", "processor", "torch",
             "threads", "epochs", "seconds", "peak_memory_bytes", "images_per_second", "train_samples", "headline",
             "decisions", "information", "config",
         }  # fmt: skip
         assert set(row["decisions"]) == {"own", "class means", "linear probe"}
         for parts in row["decisions"].values():
             assert set(parts) == {"validation", "test"}
-            assert all(set(scores) == {"top1", "top5", "ece"} for scores in parts.values())
+            assert all({"n", "top1", "top5", "nll", "ece"} <= set(scores) for scores in parts.values())
         assert row["information"]["ncmi"] == pytest.approx(row["information"]["cmi"] / row["information"]["gamma"])
         assert row["overrides"][-2:] == ["optimizer.lr=0.1", f"seed={row['seed']}"]
         assert (row["epochs"], row["train_samples"], row["headline"], row["scale"]) == (1, 1150, "own", "small")
@@ -80,14 +81,14 @@ def test_rows_are_whole(folder):
 def test_the_table_is_in_step_with_the_rows(capsys):
     for out, command in ((OUT, FIRST), (Path("results/rates"), RATES)):
         text = (out / "table.md").read_text()
-        assert read_table(out).markdown() == text
-        assert read_table(out).csv() == (out / "table.csv").read_text()
+        assert ComparisonFolder(out).table().markdown() == text
+        assert ComparisonFolder(out).table().csv() == (out / "table.csv").read_text()
         assert main(command) == 0
         assert text in capsys.readouterr().out
     own = {(row["loss"], row["seed"]): row["decisions"]["own"]["test"]["top1"] for row in read(OUT)}
     by_seed = {loss: {seed: own[loss, seed] for seed in (0, 1)} for loss in ("ce", "ncmi")}
     difference = paired_difference(by_seed["ncmi"], by_seed["ce"])
-    assert read_table(OUT).lines[0].differences["own"] == difference
+    assert ComparisonFolder(OUT).table().lines[0].results["own", "top1"].difference == difference
     assert f"{100 * abs(difference.mean):.2f} [" in (OUT / "table.md").read_text().splitlines()[2]
 
 
@@ -120,12 +121,67 @@ def test_the_rate_is_the_best_on_validation_and_failures_are_kept():
         for (rate, seed), row in rows.items()
         if rate < 1 and seed == 0
     }
-    line = read_table(Path("results/rates")).lines[0]
+    line = ComparisonFolder("results/rates").table().lines[0]
     assert line.rate == max(validation, key=validation.__getitem__) == 0.1
     assert line.n == 2
     assert "decisions" not in rows[1e9, 0]
     assert "must be finite" in rows[1e9, 0]["failed"] or "diverged" in rows[1e9, 0]["failed"]
     assert rows[1e9, 0]["torch"], "a failed run still says where it ran"
+
+
+def test_what_failed_is_run_again_when_asked_to(tmp_path, capsys):
+    before = next(row for row in read("results/rates") if "failed" in row)
+    command = ["compare", "tiny.yaml", "--losses", "ce", "--seeds", "1", "--rates", "1e9", "--out", str(tmp_path)]
+    # As if it had failed for another reason: this one is remembered until a newer row says otherwise.
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**before, "failed": "training diverged: once."}) + "\n")
+    assert main(command) == 0
+    assert "failed: training diverged: once." in (tmp_path / "table.md").read_text()
+    # What is left of it is of no use: it starts anew.
+    comparison = Comparison("tiny.yaml", {"loss": ["ce"]}, 1, [1e9])
+    run = RUNS / comparison.cell_name(Cell({"loss": "ce"}, 1e9, 0))
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.yaml").write_text("epochs: 7\n")
+    assert main([*command, "--retry-failed"]) == 0
+    assert [row["failed"] for row in read(tmp_path)] == ["training diverged: once.", before["failed"]]
+    assert "once" not in (tmp_path / "table.md").read_text()
+    assert not run.exists()
+    assert capsys.readouterr().out.count("ce · rate 1e+09 · seed 0 · failed: ") == 1
+
+
+def test_another_comparison_of_the_folder_stays_in_its_table(tmp_path, capsys, no_processes):
+    for name in ("rows.jsonl", "comparison.json"):
+        shutil.copy(OUT / name, tmp_path)
+    table, comparison = ComparisonFolder(tmp_path).table().markdown(), (tmp_path / "comparison.json").read_text()
+    command = ["compare", "tiny.yaml", "--losses", "ce", "--out", str(tmp_path), "--rates", "0.1"]
+    assert main([*command, "--seeds", "1"]) == 0
+    assert (tmp_path / "table.md").read_text() == table
+    assert (tmp_path / "comparison.json").read_text() == comparison
+    assert main([*command, "--set", "batch_size=32"]) == 1
+    assert "overrides [] there, ['batch_size=32'] here. Name another folder with --out." in capsys.readouterr().err
+    assert (tmp_path / "comparison.json").read_text() == comparison
+
+
+def test_models_are_a_factor(capsys):
+    command = [
+        "compare",
+        "tiny.yaml",
+        "--losses",
+        "ce,ncmi",
+        "--models",
+        "mlp,resnet8_slim",
+        "--rates",
+        "0.1",
+        "--seeds",
+        "1",
+    ]
+    Path("results/models").mkdir()
+    shutil.copy(OUT / "rows.jsonl", "results/models")
+    assert main([*command, "--out", "results/models", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mlp · ce · rate 0.1 · seed 0: done"), "it is the recipe's own network"
+    assert lines[3] == "resnet8_slim · ncmi · rate 0.1 · seed 0: to run"
+    assert main([*command, "--dry-run"]) == 1, "the folder's comparison has no models"
+    assert "factors ['loss'] there, ['model', 'loss'] here. Name another folder with --out." in capsys.readouterr().err
 
 
 def test_another_failure_ends_with_its_sentence(tmp_path, capsys):
@@ -141,7 +197,9 @@ def test_another_failure_ends_with_its_sentence(tmp_path, capsys):
     ("arguments", "sentence"),
     [
         (["--losses", "ce,fcal"], "Did you mean 'focal'"),
-        (["--losses", ","], "--losses needs names"),
+        (["--losses", ","], "--losses needs names with commas between them, such as ce,ncmi; or all."),
+        (["--losses", "ce", "--models", " "], "--models needs names"),
+        (["--losses", "ce", "--models", "mlp,resnet8_slm"], "Did you mean 'resnet8_slim'"),
         (["--losses", "ce", "--rates", "0.1;0.3"], "--rates needs numbers with commas"),
         (["--losses", "ce", "--jobs", "0"], "--jobs must be at least 1; got 0"),
         (
@@ -185,7 +243,7 @@ def test_an_interrupted_comparison_goes_on_and_runs_nothing_twice(tmp_path, no_p
     lock = workers.claim(run.name)
     assert lock is not None
     lock.close()
-    assert "ce is not finished." in (tmp_path / "table.md").read_text()
+    assert "Not finished: ce." in (tmp_path / "table.md").read_text()
 
     # SIGKILL: its run lives on, and the next call waits for it.
     process = subprocess.Popen([sys.executable, "-m", "ncmi", *command], **pipes)
@@ -197,3 +255,7 @@ def test_an_interrupted_comparison_goes_on_and_runs_nothing_twice(tmp_path, no_p
     row = RowFile(tmp_path / "rows.jsonl").rows()[comparison.fingerprint(cell)]
     assert row["epochs"] == 60
     assert len((run / "log.jsonl").read_text().splitlines()) == 60
+    records = json.loads((run / "environment.json").read_text())
+    assert len(row["commits"]) == len(
+        {record["commit"] for record in (records["started"], *records["resumed"])} - {None}
+    )

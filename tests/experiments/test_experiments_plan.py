@@ -7,7 +7,7 @@ import pytest
 from made_up_rows import RECIPE, by_fingerprint, made_up_row
 
 from ncmi.experiments.cells import Comparison
-from ncmi.experiments.compare import check_validation, describe
+from ncmi.experiments.compare import check_comparison, describe
 from ncmi.experiments.plan import make_plan, make_plans
 from ncmi.experiments.rows import RowFile
 from ncmi.experiments.statistics import paired_difference
@@ -84,18 +84,18 @@ def test_the_table_is_what_a_hand_would_compute(recipe):
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.markdown().splitlines()[:4]]
     assert lines[0] == [
         "loss", "rate", "n", "own decision", "linear probe", "class means", "own decision − ce", "linear probe − ce",
-        "seconds", "peak memory",
+        "seconds an epoch", "peak memory",
     ]  # fmt: skip
     assert lines[2][:7] == ["ce", "0.1", "3", "60.00 ± 10.00", "80.00 ± 0.00", "60.00 ± 10.00", "–"]
     assert lines[3] == [
         "ncmi", "0.1", "3", "62.00 ± 10.54", "80.00 ± 10.00", "62.00 ± 10.54", "+2.00 [−0.48, +4.48]",
-        "0.00 [−24.84, +24.84]", "3.0", "100 MB",
+        "0.00 [−24.84, +24.84]", "2.00", "100 MB",
     ]  # fmt: skip
     record = list(csv.DictReader(table.csv().splitlines()))[1]
     difference = paired_difference(own["ncmi"], own["ce"])
-    assert float(record["own_difference_low"]) == difference.low
-    assert float(record["own_difference_high"]) == difference.high
-    assert float(record["linear_probe_mean"]) == pytest.approx(0.8)
+    assert float(record["own_top1_difference_low"]) == difference.low
+    assert float(record["own_top1_difference_high"]) == difference.high
+    assert float(record["linear_probe_top1_mean"]) == pytest.approx(0.8)
 
 
 def test_without_ce_there_are_no_differences_and_one_seed_has_no_deviation(recipe):
@@ -113,15 +113,30 @@ def test_notes_say_what_a_reader_must_know(recipe):
     for rate in (0.1, 0.3, 1.0, 3.0):
         rows.append(made_up_row(comparison, "supcon", rate, 0, validation=rate, headline="linear probe"))
     rows.append(made_up_row(comparison, "supcon", 3.0, 1, failed="training diverged: far."))
+    rows.append(made_up_row(comparison, "cmic", 0.1, 0, failed="training diverged: near."))
     notes = "\n".join(make_table(comparison, make_plans(comparison, by_fingerprint(rows))).notes)
-    assert "`batch_size=32`, scale small, 1 epoch, 1150 training samples, abacus, 1 thread a run, torch 2." in notes
-    assert "Rates tried, chosen on validation at seed 0, last epoch: ce 0.1, 0.3; supcon 0.1, 0.3, 1, 3; cmic" in notes
-    assert "supcon sees two views of each image" in notes
+    assert (
+        "scale small, 1 epoch, 1150 training samples, abacus, 1 thread a run, torch 2, commits c0ffee0, decaf00-dirty."
+        in notes
+    )
+    assert "`batch_size=32`, scale" in notes
+    assert "Rates tried, chosen by accuracy on validation at seed 0, last epoch: ce 0.1, 0.3; supcon 0.1, 0.3" in notes
+    assert "0.1, 0.3, 1, 3; cmic 0.1 (failed), 0.3." in notes
+    assert (
+        "supcon sees 2 views of each image in an epoch and gets 1 of 1 epochs: 2.00 times the images of the others."
+        in notes
+    )
     assert "supcon has no decision of its own and is judged by its linear probe" in notes
     assert "supcon: the best rate is still at the end of those tried." in notes
     assert "supcon, seed 1, failed: training diverged: far." in notes
     assert "separation_weight 0.1: a guess" in notes
-    assert "cmic is not finished." in notes
+    assert "Not finished: ce, cmic." in notes
+    # √(0.5 · 0.5 / 100)
+    assert (
+        "over seeds alone (start, order, augmentation), on one training set and one test set. Seed 0 has chosen"
+        in notes
+    )
+    assert "would move an accuracy by about ±5.00 points (one standard deviation). Intervals are not corrected" in notes
 
 
 def test_a_dry_run_says_what_is_done(recipe, tmp_path):
@@ -141,8 +156,8 @@ def test_a_dry_run_says_what_is_done(recipe, tmp_path):
 def test_rates_need_something_to_be_chosen_on(recipe):
     settings = {"recipe": recipe, "factors": {"loss": ["ce"]}, "seeds": 1, "overrides": ["data.validation=0"]}
     with pytest.raises(ValueError, match=r"digits has none here. Set data.validation.* or name a single rate"):
-        check_validation(Comparison(**settings))
-    check_validation(Comparison(**settings, rates=[0.1]))
+        check_comparison(Comparison(**settings))
+    check_comparison(Comparison(**settings, rates=[0.1]))
     # The same sentence, where only the rows can tell.
     comparison = Comparison(**settings, rates=[0.1, 0.3])
     row = made_up_row(comparison, "ce", 0.1, 0)

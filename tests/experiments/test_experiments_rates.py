@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from ncmi.experiments.rates import best_rate, default_rates, next_rate, rung, search_rates
 
 
-def search(start, accuracy):
-    """Run a search to its end, with an accuracy for any rate; the rates in the order they were asked for, and the best."""
-    accuracies, asked = {}, []
+def search(start, score):
+    """Run a search to its end, with an score for any rate; the rates in the order they were asked for, and the best."""
+    scores, asked = {}, []
     while True:
-        rates, best = search_rates(start, accuracies)
+        rates, best = search_rates(start, scores)
         if best is not None:
             return asked, best
-        new = [rate for rate in rates if rate not in accuracies]
+        new = [rate for rate in rates if rate not in scores]
         assert new
         asked += new
-        accuracies |= {rate: accuracy(rate) for rate in new}
+        scores |= {rate: score(rate) for rate in new}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_rungs_are_near_and_short(rate):
 
 
 @given(st.dictionaries(st.sampled_from([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]), st.integers(0, 9)))
-def test_the_choice_is_the_argmax_of_what_was_tried(accuracies):
-    asked, best = search([0.03, 0.1, 0.3], lambda rate: accuracies.get(rate, 5))
-    assert best == min(asked, key=lambda rate: (-accuracies.get(rate, 5), rate))
+def test_the_choice_is_the_argmax_of_what_was_tried(scores):
+    asked, best = search([0.03, 0.1, 0.3], lambda rate: scores.get(rate, 5))
+    assert best == min(asked, key=lambda rate: (-scores.get(rate, 5), rate))
     assert min(asked) < best < max(asked) or len(asked) == 5

@@ -47,7 +47,10 @@ def test_a_cell_is_claimed_once_and_its_process_keeps_the_claim(tmp_path):
     ("code", "text", "sentence", "diverged"),
     [
         ("os._exit(1)", "warning: w\nncmi train: training diverged: nan.\n", "training diverged: nan.", True),
-        ("os._exit(1)", "ncmi train: CE: logits must be finite; row 3 not.\n", "CE: logits must be finite; row 3 not.", True),
+        ("os._exit(1)", "ncmi train: CE: logits must be finite; 1 is not. Lower the learning rate, clip gradients or check.\n",
+         "CE: logits must be finite; 1 is not. Lower the learning rate, clip gradients or check.", True),
+        ("os._exit(1)", "ncmi train: bags: features must be finite; 1 is not.\n", "bags: features must be finite; 1 is not.",
+         False),
         ("os._exit(1)", "ncmi train: no file x.\n", "no file x.", False),
         ("os._exit(143)", "stopped in epoch 1.\n", "stopped in epoch 1.", False),
         ("os._exit(3)", "", "it ended with code 3.", False),

@@ -124,6 +124,9 @@ def test_two_machines_log_and_evaluate_every_sample_once(alone, together):
         for decision in evaluation["decisions"]:
             assert {part: values["n"] for part, values in decision["parts"].items()} == sizes
         assert differences(evaluation, expected["evaluation"]) == {}, name
+        outputs = [read_tensors(folder / name / "outputs.pt", "test") for folder in (together, alone)]
+        for key in ("targets", "decisions", "sample"):
+            assert outputs[0][key].equal(outputs[1][key]), (name, key)
         rows = RunFolder(together / name).rows()
         different = differences(rows, RunFolder(alone / name).rows())
         # A ratio of means has a value for each batch; two ranks cut a set into other batches, and this is their mean.

@@ -83,7 +83,7 @@ def test_a_terminal_shows_everything():
     assert re.match(r" 5[01]% \|", bars[0])
     assert bars[-1].startswith("100% |")
     assert re.search(
-        r"\| \d\d:\d\d, loss 0\.5, acc 91\.2%, NCMI 0\.0082, CMI 0\.0123, Γ 1\.5, 123[45] images/s, epoch 3",
+        r"\| \d\d:\d\d, loss 0\.5, acc 91\.2%, NCMI 0\.0082, CMI 0\.0123, Γ 1\.5, 123[45] samples/s, epoch 3",
         bars[-1],
     )
     assert all(len(bar) <= 140 for bar in bars)
@@ -110,7 +110,7 @@ def test_a_narrow_terminal_shows_whole_values(columns):
     last = [bar for bar in shown.split("\r") if "%" in bar][-1].rstrip()
     assert len(last) <= columns
     values = last.split(", ")[1:]
-    whole = ["loss 0.5", "acc 91.2%", "NCMI 0.0082", "CMI 0.0123", "Γ 1.5", "1234 images/s", "epoch 3"]
+    whole = ["loss 0.5", "acc 91.2%", "NCMI 0.0082", "CMI 0.0123", "Γ 1.5", "1234 samples/s", "epoch 3"]
     assert set(values) <= set(whole)
     assert len(values) >= {40: 2, 60: 4, 80: 6, 100: 7}[columns]
 

@@ -114,47 +114,6 @@ def test_every_criterion_trains_decides_and_is_measured(name):
     assert own <= {id(parameter) for parameter in task.criterion.parameters()}
 
 
-def test_unknown_losses_and_options_are_refused():
-    with pytest.raises(ValueError, match=r"loss: name must be one of 'ncmi', 'ce'.*Did you mean 'ncmi'"):
-        create_criterion("nmci", C, 8)
-    with pytest.raises(ValueError, match=r"an option of 'ncmi' must be one of .*Did you mean 'temperature'"):
-        create_criterion("ncmi", C, 8, temprature=1)
-    with pytest.raises(ValueError, match=r"'cmic' needs the option cmi_weight; set loss.options.cmi_weight"):
-        create_criterion("cmic", C, 8)
-    with pytest.raises(ValueError, match="exponent belongs to objective 'harmonic'"):
-        create_criterion("ncmi", C, 8, objective="theorem1", exponent=3)
-
-
-def test_options_of_ncmi_reach_the_loss():
-    criterion = create_criterion(
-        "ncmi",
-        C,
-        8,
-        exponent=6,
-        temperature=0.3,
-        centroids="ema",
-        center="batch",
-        center_momentum=0.5,
-        simplex="softmax",
-    )
-    loss = criterion.loss
-    assert loss.objective.name == "harmonic(exponent=6)"
-    assert (loss.temperature, loss.simplex, loss.center.momentum) == (0.3, "softmax", 0.5)
-    assert type(loss.center).__name__ == "BatchCenter"
-    assert criterion.decision == "tracked means"
-    assert create_criterion("ncmi", C, 8, preset="released").decision == "fixed q"
-
-
-def test_class_means_start_is_asked_for_and_taken():
-    criterion = create_criterion("ncmi", 2, 4, centroids_start="class_means")
-    assert criterion.needs_start
-    features, targets = torch.randn(8, 4), torch.arange(8) % 2
-    criterion.start(features, targets)
-    assert bool(criterion.scores(features).isfinite().all())
-    assert not create_criterion("ncmi", 2, 4).needs_start
-    assert not create_criterion("ce", 2, 4).needs_start
-
-
 def test_the_average_follows_as_its_formula_says():
     module = nn.BatchNorm1d(2)
     average = WeightAverage(module, 0.5)
@@ -216,3 +175,20 @@ def test_the_monitor_warns_when_classes_merge_again_and_repeats_only_what_is_wor
 
 def test_the_monitor_needs_a_validation_part():
     assert CollapseMonitor(100).look({"epoch": 3}) is None
+
+
+def test_class_weights_of_a_recipe_reach_the_loss():
+    features, targets = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    for name in ("ncmi", "ce"):
+        criterion = create_criterion(name, 3, 4, weight=[1, 2.5, 0.5])
+        plain = create_criterion(name, 3, 4)
+        plain.load_state_dict(criterion.state_dict(), strict=False)
+        doubled = create_criterion(name, 3, 4, weight=[2, 5, 1])
+        doubled.load_state_dict(
+            {key: value for key, value in criterion.state_dict().items() if "weighting" not in key}, strict=False
+        )
+        found = [float(one(features, targets).detach()) for one in (criterion, plain, doubled)]
+        assert found[0] != pytest.approx(found[1], rel=1e-4)
+        assert found[0] == pytest.approx(found[2], rel=1e-5), "weights matter by their proportions"
+    with pytest.raises(ValueError, match=r"weight must have shape \(3,\), one number a class; got \(2,\)"):
+        create_criterion("ncmi", 3, 4, weight=[1, 2])

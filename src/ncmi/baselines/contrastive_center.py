@@ -29,7 +29,7 @@ class ContrastiveCenterLoss(Baseline):
     Args:
         num_classes: C.
         num_features: D.
-        center_weight: λ; 1 is what public ports take (the paper's value was not found).
+        center_weight: λ; 1 is the value of the usual port, named in ``docs/losses.md`` (the paper's was not found).
         delta: δ; 1 is the paper's value.
         settings: ``weight``, ``ignore_index`` and ``reduction``; see :class:`ncmi.baselines.base.Baseline`.
 
@@ -44,7 +44,7 @@ class ContrastiveCenterLoss(Baseline):
     takes = "logits and features"
     takes_soft_labels = False
     takes_num_features = True
-    parameter_lr = 0.5  # as for the centres of center loss; no published value was found
+    parameter_lr = 0.5  # the port's; the paper's was not found
 
     def __init__(
         self, num_classes: int, num_features: int, *, center_weight: float = 1.0, delta: float = 1.0, **settings: Any
@@ -53,7 +53,7 @@ class ContrastiveCenterLoss(Baseline):
         self.num_features = check_num_features("ContrastiveCenterLoss", num_features)
         self.center_weight = check_number("ContrastiveCenterLoss", "center_weight", center_weight, at_least=0)
         self.delta = check_number("ContrastiveCenterLoss", "delta", delta, above=0)
-        # Standard normal, as public ports start: centres that start equal would separate nothing at first.
+        # Standard normal, as the port starts: centres that start equal would separate nothing at first.
         self.centers = nn.Parameter(torch.randn(num_classes, num_features))
 
     def forward(self, logits: Tensor, features: Tensor, targets: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ from ncmi.weighting import class_vector
 class Focal(LogitsLoss):
     r"""Focal loss :math:`-\alpha_y (1-p_y)^\gamma \ln p_y` (Lin et al., 2017), with softmax probabilities p.
 
-    The gradient flows through :math:`(1-p_y)^\gamma` too. ln(1 − p_y) is formed without the difference, so every γ ≥ 0, also
-    one below 1, has finite gradients however certain the network is.
+    The gradient flows through :math:`(1-p_y)^\gamma` too. ln p_y and ln(1 − p_y) both come from the odds against y, so nothing
+    cancels where p_y is near one, and every γ ≥ 0, also one below 1, has finite gradients however certain the network is.
 
     Args:
         num_classes: C.
@@ -43,20 +43,25 @@ class Focal(LogitsLoss):
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss (B,) of each sample."""
-        log_probs = F.log_softmax(logits, dim=1)
-        focal = -(self.gamma * log_one_minus(logits, log_probs)).exp() * log_probs
+        against = log_odds_against(logits)
+        focal = -(self.gamma * F.logsigmoid(against)).exp() * F.logsigmoid(-against)
         if self.alpha is not None:
             focal = focal * self.alpha.to(focal.dtype)
         return own_class(focal, targets)
 
 
-def log_one_minus(logits: Tensor, log_probs: Tensor) -> Tensor:
-    """ln(1 − p) (B, C), finite also where p rounds to one.
+def log_odds_against(logits: Tensor) -> Tensor:
+    """ln((1 − p)/p) (B, C): how much likelier all other classes together are than the class.
 
-    Only the largest p can come near one; what is left beside it is the sum of the others, and is formed from their logits.
+    For a row's largest logit that is the logsumexp of the others minus the logit itself. All other p are at most a half,
+    where 1 − p is exact enough.
+
+    >>> log_odds_against(torch.tensor([[50.0, 0.0]]))
+    tensor([[-50.,  50.]])
     """
     top = logits.argmax(dim=1, keepdim=True)
-    others = logits.scatter(1, top, -torch.inf).logsumexp(dim=1, keepdim=True) - logits.logsumexp(dim=1, keepdim=True)
+    against_top = logits.scatter(1, top, -torch.inf).logsumexp(dim=1, keepdim=True) - logits.gather(1, top)
     # A row's largest entry is set to zero before the logarithm, so that no infinity meets the gradient.
+    log_probs = F.log_softmax(logits, dim=1)
     small = log_probs.exp().scatter(1, top, 0.0)
-    return torch.log1p(-small).scatter(1, top, others)
+    return (torch.log1p(-small) - log_probs).scatter(1, top, against_top)

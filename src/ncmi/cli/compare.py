@@ -1,4 +1,4 @@
-"""Compare losses on a recipe: each with its own best learning rate, then several seeds on the test set."""
+"""Compare losses, and networks, on a recipe: each at its own best learning rate, then several seeds on the test set."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,10 @@ def add_arguments(parser: Any) -> None:
     """Arguments of the command."""
     parser.add_argument("recipe", type=str, help="a name that `ncmi recipes` lists, or a YAML file")
     parser.add_argument("--losses", type=str, required=True, help="names with commas between them, as ce,ncmi; or all")
-    parser.add_argument("--seeds", type=int, default=3, help="how many seeds each loss gets (by default 3)")
+    parser.add_argument(
+        "--models", type=str, help="compare these networks too, each with every loss (by default the recipe's)"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds each of them gets (by default 3)")
     parser.add_argument(
         "--rates",
         type=str,
@@ -21,10 +24,11 @@ def add_arguments(parser: Any) -> None:
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="override settings of the recipe, for all losses: epochs=5",
+        help="override settings of the recipe, for all: epochs=5",
     )
     parser.add_argument("--out", type=str, help="where rows and table go (by default results/compare/<recipe>)")
     parser.add_argument("--jobs", type=int, help="runs side by side (by default one for each core; with a GPU, 1)")
+    parser.add_argument("--retry-failed", action="store_true", help="run again what failed before, from its start")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the runs and which of them are done; train nothing"
     )
@@ -33,12 +37,12 @@ def add_arguments(parser: Any) -> None:
 def run(arguments: Any) -> int:
     """Compare; the exit code tells whether a signal stopped it."""
     from ncmi.experiments.cells import Comparison
-    from ncmi.experiments.compare import check_validation, compare, describe
+    from ncmi.experiments.compare import check_comparison, compare, describe
     from ncmi.training.loop import Stopped
 
     comparison = Comparison(
         arguments.recipe,
-        {"loss": _losses(arguments.losses)},
+        _factors(arguments),
         arguments.seeds,
         _rates(arguments.rates),
         [override for group in arguments.set for override in group],
@@ -46,14 +50,14 @@ def run(arguments: Any) -> int:
     out = Path(arguments.out or Path("results") / "compare" / comparison.folder_name)
     runs = Path("runs") / "compare" / comparison.folder_name
     if arguments.dry_run:
-        check_validation(comparison)
+        check_comparison(comparison)
         print(describe(comparison, out, runs))
         return 0
     import torch
 
     jobs = 1 if arguments.jobs is None and torch.cuda.is_available() else arguments.jobs
     try:
-        table = compare(comparison, out, runs, jobs=jobs, say=_say)
+        table = compare(comparison, out, runs, jobs=jobs, retry_failed=arguments.retry_failed, say=_say)
     except Stopped as stopped:
         print(f"ncmi compare: {stopped}", file=sys.stderr)
         return 128 + stopped.number
@@ -62,16 +66,26 @@ def run(arguments: Any) -> int:
     return 0
 
 
+def _factors(arguments: Any) -> dict[str, list[str]]:
+    """What is compared, by its key in the config."""
+    models = {} if arguments.models is None else {"model": _names("--models", arguments.models, "abmil,transmil")}
+    return {**models, "loss": _losses(arguments.losses)}
+
+
 def _losses(text: str) -> list[str]:
     from ncmi.checks import choose
     from ncmi.criteria import list_criteria
 
     if text.strip() == "all":
         return list_criteria()
+    return [choose("compare", "a loss", name, list_criteria()) for name in _names("--losses", text, "ce,ncmi; or all")]
+
+
+def _names(option: str, text: str, example: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ValueError("--losses needs names with commas between them, such as ce,ncmi; or all.")
-    return list(dict.fromkeys(choose("compare", "a loss", name, list_criteria()) for name in names))
+        raise ValueError(f"{option} needs names with commas between them, such as {example}.")
+    return list(dict.fromkeys(names))
 
 
 def _rates(text: str | None) -> list[float]:

@@ -7,7 +7,9 @@ from typing import Any
 _OPTIONAL = {
     "sklearn": "the digits, t-SNE",
     "matplotlib": "curves",
+    "jinja2": "pages about runs",
     "PIL": "folders of images",
+    "h5py": "bags of slide features",
     "safetensors": "weights as safetensors",
     "tensorboard": "trackers: [tensorboard]",
     "wandb": "trackers: [wandb]",
@@ -58,6 +60,7 @@ def _bf16_works() -> bool:
 
 def _print_data(data_dir: str | None) -> bool:
     from ncmi.data import DATA_SETS, check_data, find_data
+    from ncmi.data.bags import BAG_SETS, find_bags
 
     print("data")
     damaged = False
@@ -67,11 +70,13 @@ def _print_data(data_dir: str | None) -> bool:
             damaged = damaged or bool(check.problem)
             print(f"    {check.path.name}: {check.problem or 'size and checksum are right'}")
             sys.stdout.flush()
+    print("bags")
+    for name in BAG_SETS:
+        print(f"  {find_bags(name, data_dir)}")
     return damaged
 
 
 def _print_times(data_dir: str | None, processes: Any) -> None:
-    from ncmi.data import find_data
     from ncmi.recipes import list_recipes, read_recipe
     from ncmi.training.config import make_config
     from ncmi.training.timing import expected_minutes
@@ -82,9 +87,18 @@ def _print_times(data_dir: str | None, processes: Any) -> None:
         if config.scale == "full":
             continue
         config.data.folder = data_dir
-        if not find_data(config.data.name, data_dir).complete:
+        if not _is_there(config.data.name, data_dir):
             print(f"  {name}: its data are not there")
             continue
         minutes = expected_minutes(config, processes)
         duration = f"{minutes:.1f} minutes" if minutes >= 1 else f"{60 * minutes:.0f} seconds"
         print(f"  {name}: {duration}", flush=True)
+
+
+def _is_there(name: str, data_dir: str | None) -> bool:
+    from ncmi.data import find_data
+    from ncmi.data.bags import find_bags
+
+    if name.startswith("bags:"):
+        return find_bags(name.removeprefix("bags:"), data_dir).layout is not None
+    return find_data(name, data_dir).complete

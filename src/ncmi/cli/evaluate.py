@@ -26,11 +26,14 @@ def run(arguments: Any) -> int:
     config = make_config(folder.read_config().to_dict(), overrides, owner=arguments.run)
     with join_processes(arguments.device) as processes, algorithms(config, processes):
         setup = Setup(config, processes)
-        evaluation = setup.evaluate(load_task(setup, folder, arguments.checkpoint))
-        if evaluation is not None:
+        evaluated = setup.evaluate(load_task(setup, folder, arguments.checkpoint))
+        if evaluated is not None:
+            evaluation = evaluated.evaluation
             content = {"checkpoint": arguments.checkpoint, "overrides": overrides, **evaluation.to_dict()}
             if not overrides:  # the folder keeps what belongs to its own config
                 folder.write_json(folder.path / f"evaluation-{arguments.checkpoint}.json", content)
+                if arguments.checkpoint == "last":  # as the headline numbers are
+                    folder.save_outputs(evaluated.outputs)
             print(json.dumps(content, indent=1) if arguments.json else evaluation.table())
         processes.wait()
     return 0

@@ -5,13 +5,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ncmi.cli import compare, doctor, evaluate, measure, recipes, train
+from ncmi.cli import attention, compare, doctor, evaluate, measure, recipes, report, train
 
 _COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "attention": attention,
     "compare": compare,
     "measure": measure,
+    "report": report,
     "recipes": recipes,
     "doctor": doctor,
 }

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from ncmi.baselines import Baseline
 from ncmi.center import EMACenter
 from ncmi.functional import SimplexPoint, feature_point
+from ncmi.loss import full_precision
 
 
 class Criterion(nn.Module):
@@ -60,16 +62,23 @@ class MeasuredCriterion(Criterion):
     training.
     """
 
+    loss: Baseline
+
     def __init__(self, num_classes: int, num_features: int, temperature: float = 0.2):
         super().__init__()
         self.num_classes, self.num_features = num_classes, num_features
         self.temperature = temperature
         self.center = EMACenter(num_features, momentum=0.99)
 
-    def track(self, features: Tensor) -> None:
-        """Let the centre follow features (B, D) in training mode."""
+    def valid(self, targets: Tensor) -> Tensor | None:
+        """Which samples (B,) the loss does not ignore; ``None`` for soft labels, which all count."""
+        return None if targets.is_floating_point() else targets != self.loss.weighting.ignore_index
+
+    def track(self, features: Tensor, valid: Tensor | None) -> None:
+        """Let the centre follow the valid ones of features (B, D) in training mode."""
         if self.training:
-            self.center(features.detach().to(self.center.mean.dtype))
+            with full_precision(features):
+                self.center(features.detach().to(self.center.mean.dtype), valid)
 
     def points(self, features: Tensor) -> SimplexPoint:
         """Features as points of the simplex, under NCMI's default map."""

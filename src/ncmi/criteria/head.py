@@ -9,10 +9,14 @@ from torch import Tensor, nn
 
 from ncmi.baselines import Baseline
 from ncmi.criteria.base import MeasuredCriterion
+from ncmi.loss import full_precision
 
 
 class HeadCriterion(MeasuredCriterion):
-    """A linear head with a loss on its logits, or on logits and features."""
+    """A linear head with a loss on its logits, or on logits and features.
+
+    Autocast ends at the features: the head is the first step of the loss, and half-precision logits of a hundred classes tie.
+    """
 
     probabilities_need_temperature = False
     decision = "head"
@@ -25,15 +29,16 @@ class HeadCriterion(MeasuredCriterion):
 
     def forward(self, features: Tensor, targets: Tensor) -> Tensor:
         """The loss of a batch."""
-        self.track(features)
-        logits = self.head(features)
-        if self.loss.takes == "logits":
-            return self.loss(logits, targets)
-        return self.loss(logits, features, targets)
+        logits = self.scores(features)
+        inputs = (logits,) if self.loss.takes == "logits" else (logits, features)
+        loss = self.loss(*inputs, targets)
+        self.track(features, self.valid(targets))
+        return loss
 
     def scores(self, features: Tensor) -> Tensor:
-        """The head's logits (B, C)."""
-        return self.head(features.to(self.head.weight.dtype))
+        """The head's logits (B, C), in the head's own precision whatever the autocast mode."""
+        with full_precision(features):
+            return self.head(features.to(self.head.weight.dtype))
 
     def own_parameters(self) -> Iterator[nn.Parameter]:
         """What the loss itself holds, such as class centres."""

@@ -8,6 +8,7 @@ from ncmi.evaluation.epoch import Validation, validate
 from ncmi.evaluation.features import LabelledFeatures, collect, gather
 from ncmi.evaluation.knn import KNNClassifier
 from ncmi.evaluation.measure import Measurement, measure
+from ncmi.evaluation.outputs import Outputs, outputs_of
 from ncmi.evaluation.protocol import Criterion
 from ncmi.evaluation.read import read_features
 from ncmi.evaluation.records import DecisionResult, Evaluation, Information, Score
@@ -21,6 +22,7 @@ __all__ = [
     "KNNClassifier",
     "LabelledFeatures",
     "Measurement",
+    "Outputs",
     "Reliability",
     "Score",
     "Validation",
@@ -29,6 +31,7 @@ __all__ = [
     "evaluate",
     "gather",
     "measure",
+    "outputs_of",
     "read_features",
     "reliability",
     "validate",

@@ -50,7 +50,11 @@ def reliability(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> Rel
     >>> reliability(torch.tensor([[0.75, 0.25]]).repeat(4, 1), torch.tensor([0, 0, 0, 1]), bins=2).accuracy
     tensor([  nan, 0.7500], dtype=torch.float64)
     """
-    confidence, right = _confidence("reliability", probabilities, targets, bins)
+    return confidence_reliability(*_confidence("reliability", probabilities, targets, bins), bins)
+
+
+def confidence_reliability(confidence: Tensor, right: Tensor, bins: int = BINS) -> Reliability:
+    """The reliability of confidences (N,) in [0, 1] of decisions that are ``right`` (N,) or not."""
     confidence = confidence.double().clamp_max(1.0)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=confidence.device)
     # A confidence on an edge belongs to the upper bin, as in torchmetrics; 1 to the last.

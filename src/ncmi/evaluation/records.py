@@ -10,6 +10,14 @@ from ncmi.checks import choose
 
 PARTS = ("train", "validation", "test")
 
+# Of data whose samples come from patients.
+_SLIDE_COLUMNS = (
+    ("test macro F1", "test", "macro_f1"),
+    ("test macro AUC", "test", "macro_auc"),
+    ("test micro F1", "test", "top1"),
+    ("test balanced accuracy", "test", "balanced_accuracy"),
+    ("validation macro F1", "validation", "macro_f1"),
+)
 _COLUMNS = (
     ("test top-1", "test", "top1"),
     ("test top-5", "test", "top5"),
@@ -29,6 +37,11 @@ class Score:
         top5: share with the right class among the five best (all, with five classes or fewer).
         nll: mean negative log-likelihood of the right class; ``None`` where it is infinite.
         ece: expected calibration error, 15 bins.
+        macro_f1: mean F1 of the classes; this and the next two are ``None`` for very large sets.
+        macro_auc: mean one-versus-rest AUC of the classes that occur.
+        balanced_accuracy: mean recall of the classes that occur.
+        intervals: lower and upper end of the 95 % bootstrap interval over patients, by the name of the number, where samples
+            come from patients.
     """
 
     n: int
@@ -36,6 +49,14 @@ class Score:
     top5: float
     nll: float | None
     ece: float
+    macro_f1: float | None = None
+    macro_auc: float | None = None
+    balanced_accuracy: float | None = None
+    intervals: dict[str, tuple[float, float]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.intervals is not None:  # lists, where the record was read from JSON
+            object.__setattr__(self, "intervals", {name: tuple(ends) for name, ends in self.intervals.items()})
 
 
 @dataclass(frozen=True)
@@ -103,6 +124,11 @@ class Evaluation:
             choose("Evaluation", "a decision", name, [row.name for row in self.decisions])
         ]
 
+    @property
+    def of_patients(self) -> bool:
+        """Whether the samples come from patients, so that there are intervals over them."""
+        return any(score.intervals is not None for row in self.decisions for score in row.parts.values())
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as dicts, lists and finite numbers or ``None``, ready for JSON."""
         return {**asdict(self), "decisions": [asdict(row) for row in self.decisions]}
@@ -125,15 +151,17 @@ class Evaluation:
 
     def table(self) -> str:
         """A Markdown table that reads well as plain text: accuracies and ECE in percent, then information and notes."""
-        header = ["decision (%)", *(title for title, _, _ in _COLUMNS)]
+        columns = _SLIDE_COLUMNS if self.of_patients else _COLUMNS
+        header = ["decision (%)", *(title for title, _, _ in columns)]
         body = [
-            [row.source, *(_cell(row.parts.get(part), field) for _, part, field in _COLUMNS)] for row in self.decisions
+            [row.source, *(_cell(row.parts.get(part), field) for _, part, field in columns)] for row in self.decisions
         ]
         widths = [max(len(line[column]) for line in (header, *body)) for column in range(len(header))]
         rule = ["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]
         lines = [_line(header, widths), f"|{'|'.join(rule)}|", *(_line(row, widths) for row in body)]
         facts = [_fact(part, self.information[part]) for part in reversed(PARTS) if part in self.information]
-        notes = [f"{row.source}: {row.note}" for row in self.decisions if row.note]
+        notes = ["In brackets: 95 % bootstrap intervals over patients."] if self.of_patients else []
+        notes += [f"{row.source}: {row.note}" for row in self.decisions if row.note]
         return "\n\n".join("\n".join(block) for block in (lines, facts, notes) if block)
 
 
@@ -143,7 +171,13 @@ def _line(cells: list[str], widths: list[int]) -> str:
 
 
 def _cell(score: Score | None, field: str) -> str:
-    return "–" if score is None else f"{100 * getattr(score, field):.2f}"
+    value = None if score is None else getattr(score, field)
+    if score is None or value is None:
+        return "–"
+    if score.intervals is None or field not in score.intervals:
+        return f"{100 * value:.2f}"
+    low, high = score.intervals[field]
+    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _fact(part: str, information: Information) -> str:

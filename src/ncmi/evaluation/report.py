@@ -5,24 +5,26 @@ Shapes: N samples, B of a piece, C classes, D feature width.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ncmi.checks import choose
-from ncmi.data.splits import stratified_subset
 from ncmi.evaluation.calibration import confidence_error
-from ncmi.evaluation.decisions import DECISIONS, Decision, Fitting
+from ncmi.evaluation.decisions import DECISIONS, Fitting
 from ncmi.evaluation.features import LabelledFeatures
-from ncmi.evaluation.information import CHUNK, class_sums, terms
+from ncmi.evaluation.fitted import checked_part, fit_decision
+from ncmi.evaluation.information import class_sums, terms
 from ncmi.evaluation.protocol import Criterion, as_module, device_of
 from ncmi.evaluation.records import DecisionResult, Evaluation, Information, Score
 from ncmi.evaluation.scores import TOP, check_scores, places
-from ncmi.evaluation.temperature import fit_temperature
-from ncmi.heads.inputs import frozen, labelled
+from ncmi.evaluation.slides import SlideMetrics, evaluate_slides, slide_metrics
+from ncmi.heads.inputs import frozen
 
-_TEMPERATURE_NUMBERS = 2**26  # scores N·C that a temperature is fitted on
+_METRIC_NUMBERS = 2**24  # probabilities N·C that are held for metrics by class
 
 
 @torch.no_grad()
@@ -33,6 +35,7 @@ def evaluate(
     test: LabelledFeatures | None = None,
     *,
     decisions: Sequence[str] = tuple(DECISIONS),
+    patients: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Evaluation:
     """Accuracy, likelihood and calibration of each decision on each part, and the parts' CMI, Γ and NCMI.
@@ -48,16 +51,17 @@ def evaluate(
         validation: features held out from training.
         test: features of the test set.
         decisions: which decisions, by name.
+        patients: whom each sample comes from, by the name of the part; the test part's give intervals.
         seed: of the probe's held-out part, and of subsets of very large sets.
     """
     for name in decisions:
         choose("evaluate", "a decision", name, DECISIONS)
     given = {"train": train, "validation": validation, "test": test}
-    parts = {name: _checked(name, part, criterion) for name, part in given.items() if part is not None}
+    parts = {name: checked_part(name, part, criterion) for name, part in given.items() if part is not None}
     with frozen(as_module(criterion)):
         statistics = {name: class_sums(criterion, part).statistics for name, part in parts.items()}
         fitting = Fitting(criterion, parts["train"], statistics["train"], seed)
-        rows = tuple(_decide(name, fitting, parts) for name in dict.fromkeys(decisions))
+        rows = tuple(_decide(name, fitting, parts, patients or {}) for name in dict.fromkeys(decisions))
     information = {}
     for name, part in parts.items():
         cmi, gamma, ratio = terms(statistics[name])
@@ -65,68 +69,61 @@ def evaluate(
     return Evaluation(criterion.num_classes, criterion.num_features, seed, rows, information)
 
 
-def _checked(name: str, part: LabelledFeatures, criterion: Criterion) -> LabelledFeatures:
-    owner = f"evaluate, {name} part"
-    features, targets = labelled(owner, part.features, part.targets, criterion.num_features, criterion.num_classes)
-    return LabelledFeatures(features, targets)
-
-
-def _decide(name: str, fitting: Fitting, parts: dict[str, LabelledFeatures]) -> DecisionResult:
+def _decide(
+    name: str, fitting: Fitting, parts: dict[str, LabelledFeatures], patients: Mapping[str, Sequence[str]]
+) -> DecisionResult:
     start = time.perf_counter()
-    decision = DECISIONS[name](fitting)
-    device = device_of(fitting.criterion)
-    notes = [decision.note] if decision.note else []
-    temperature = 1.0
-    if decision.needs_temperature:
-        fitted_on = "validation" if "validation" in parts else "train"
-        temperature, note = _temperature(decision, parts[fitted_on], fitting)
-        notes.append(f"temperature fitted on the {fitted_on} part{note}")
+    fitted = fit_decision(name, fitting, parts)
+    decision, device = fitted.decision, device_of(fitting.criterion)
     results = {}
     for part_name, part in parts.items():
         if part_name == "train" and decision.training_scores is not None:
             pieces = decision.training_scores()
         else:
-            pieces = _scored(decision, part, device)
-        results[part_name] = _score(pieces, fitting.criterion.num_classes, temperature)
-    return DecisionResult(name, decision.source, time.perf_counter() - start, "; ".join(notes), results)
+            pieces = fitted.scored(part, device)
+        people = patients.get(part_name, ()) if part_name == "test" else ()
+        results[part_name] = _score(pieces, fitting.criterion.num_classes, fitted.temperature, people)
+    return DecisionResult(name, decision.source, time.perf_counter() - start, fitted.note, results)
 
 
-def _scored(decision: Decision, part: LabelledFeatures, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Scores and classes of a part, piece by piece: all scores of a large set, N·C numbers, may not fit in memory."""
-    for features, targets in part.chunks(CHUNK):
-        yield decision.scores(features.to(device)), targets.to(device)
-
-
-def _temperature(decision: Decision, part: LabelledFeatures, fitting: Fitting) -> tuple[float, str]:
-    """The temperature of the decision's scores, and what is to be said of it."""
-    notes = []
-    most = max(1, _TEMPERATURE_NUMBERS // fitting.criterion.num_classes)
-    if len(part) > most:
-        notes.append(f" ({most} of {len(part)} samples)")
-        part = part.rows(stratified_subset(part.targets, most, fitting.seed))
-    scores, targets = zip(*_scored(decision, part, device_of(fitting.criterion)), strict=True)
-    temperature, problem = fit_temperature(torch.cat(scores), torch.cat(targets))
-    if problem:
-        notes.append(f", where {problem}")
-    return temperature, "".join(notes)
-
-
-def _score(pieces: Iterable[tuple[Tensor, Tensor]], num_classes: int, temperature: float) -> Score:
-    likelihood, place, confidence = [], [], []
+def _score(
+    pieces: Iterable[tuple[Tensor, Tensor]], num_classes: int, temperature: float, patients: Sequence[str]
+) -> Score:
+    likelihood, place, confidence, log_probs, labels = [], [], [], [], []
+    count = 0
     for scores, targets in pieces:
         check_scores("evaluate", scores, len(targets), num_classes)
-        log_probs = (scores.double() / temperature).log_softmax(dim=1)
-        likelihood.append(log_probs.gather(1, targets.unsqueeze(1)).squeeze(1))
-        confidence.append(log_probs.amax(dim=1).exp())
+        piece = (scores.double() / temperature).log_softmax(dim=1)
+        likelihood.append(piece.gather(1, targets.unsqueeze(1)).squeeze(1))
+        confidence.append(piece.amax(dim=1).exp())
         place.append(places(scores, targets))
+        labels.append(targets)
+        count += piece.numel()
+        log_probs = [*log_probs, piece] if count <= _METRIC_NUMBERS else []
     ahead = torch.cat(place)
-    return Score(
+    score = Score(
         n=len(ahead),
         top1=(ahead < 1).double().mean().item(),
         top5=(ahead < TOP).double().mean().item(),
         nll=_finite(-torch.cat(likelihood).mean().item()),
         ece=confidence_error(torch.cat(confidence), ahead < 1),
     )
+    if count > _METRIC_NUMBERS:
+        return score
+    return replace(score, **_class_metrics(torch.cat(log_probs).exp().cpu(), torch.cat(labels).cpu(), patients))
+
+
+def _class_metrics(probabilities: Tensor, targets: Tensor, patients: Sequence[str]) -> dict[str, Any]:
+    """Macro F1, macro AUC and balanced accuracy, with intervals if the samples come from patients."""
+    names = ("macro_f1", "macro_auc", "balanced_accuracy")
+    if not patients:
+        metrics = slide_metrics(probabilities, targets)
+        return {name: _finite(getattr(metrics, name)) for name in names}
+    result = evaluate_slides(probabilities, targets, patients)
+    ends = {field: (getattr(result.low, field), getattr(result.high, field)) for field in SlideMetrics._fields}
+    ends["top1"] = ends.pop("micro_f1")
+    intervals = {name: pair for name, pair in ends.items() if all(map(math.isfinite, pair))}
+    return {name: _finite(getattr(result.metrics, name)) for name in names} | {"intervals": intervals}
 
 
 def _finite(value: float) -> float | None:

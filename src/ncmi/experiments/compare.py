@@ -1,16 +1,16 @@
 """``compare``: runs every cell that a comparison needs and no row has yet, and writes rows and tables as they come."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ncmi.checks import choose
 from ncmi.experiments.cells import Cell, Comparison
+from ncmi.experiments.folder import ComparisonFolder
 from ncmi.experiments.plan import Plan, make_plans
-from ncmi.experiments.rows import Row, RowFile, make_row, no_validation
-from ncmi.experiments.table import Table, make_table
+from ncmi.experiments.rows import Row, RowFile, make_row, no_validation, validation_score
+from ncmi.experiments.table import Table
 from ncmi.experiments.workers import Worker, Workers, count_cores
-from ncmi.tensor_files import write_atomically
 from ncmi.training.loop import Stopped
 from ncmi.training.processes import StopSignal
 
@@ -24,59 +24,54 @@ def compare(
     runs: Path,
     *,
     jobs: int | None = None,
+    retry_failed: bool = False,
     say: Callable[[str], None] = print,
 ) -> Table:
     """The table of a comparison whose cells have all run; a signal ends it with :class:`ncmi.training.loop.Stopped`.
 
     Args:
         comparison: what is compared.
-        out: where ``rows.jsonl``, ``comparison.json``, ``table.md`` and ``table.csv`` go. A cell with a row there is done.
+        out: where ``rows.jsonl``, ``comparison.json``, ``table.md`` and ``table.csv`` go. A cell with a row there is done; a
+            comparison of other losses, models or seeds that is there already stays in the table.
         runs: where the run folders go.
         jobs: cells side by side; by default one for each core.
+        retry_failed: run cells again whose rows say that they failed.
         say: called with a line for each finished cell.
     """
-    check_validation(comparison)
+    check_comparison(comparison)
     jobs = count_cores() if jobs is None else jobs
     if jobs < 1:
         raise ValueError(f"compare: --jobs must be at least 1; got {jobs}.")
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out / "comparison.json", json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False) + "\n")
+    folder = ComparisonFolder(out)
+    folder.join(comparison)
     with StopSignal() as stop, Workers(runs, max(1, count_cores() // jobs)) as workers:
-        session = _Session(comparison, RowFile(out / "rows.jsonl"), workers, jobs, say)
+        session = _Session(comparison, folder.rows, workers, jobs, say)
+        if retry_failed:
+            session.retry_failed()
         finished = -1
         while True:
             plans = session.plans()
             if all(plan.finished for plan in plans):
-                return write_table(comparison, plans, out)
+                return folder.write_table()
             if (now := sum(plan.finished for plan in plans)) > finished:
                 finished = now
-                write_table(comparison, plans, out)
+                folder.write_table()
             if session.start(plans):
                 continue
             session.wait(stop)
             if stop.received is not None:
-                write_table(comparison, session.leave(stop), out)
+                session.leave(stop)
+                folder.write_table()
                 raise Stopped(stop.received, session.farewell())
 
 
-def write_table(comparison: Comparison, plans: list[Plan], out: Path) -> Table:
-    """The table, also written to ``table.md`` and ``table.csv``."""
-    table = make_table(comparison, plans)
-    _write(out / "table.md", table.markdown())
-    _write(out / "table.csv", table.csv())
-    return table
-
-
-def read_table(out: Path) -> Table:
-    """The table made again from what a comparison left in its folder, without running anything."""
-    comparison = Comparison.from_dict(json.loads((out / "comparison.json").read_text(encoding="utf-8")))
-    return make_table(comparison, make_plans(comparison, RowFile(out / "rows.jsonl").rows()))
-
-
-def check_validation(comparison: Comparison) -> None:
-    """A sentence if rates must be chosen and there is nothing to choose them on."""
+def check_comparison(comparison: Comparison) -> None:
+    """A sentence if a model has no such name, or if rates must be chosen and there is nothing to choose them on."""
+    for model in comparison.factors.get("model", []):
+        if ":" not in model:  # timm's, or someone's own
+            choose("compare", "a model", model, comparison.kind.list_models())
     data = comparison.base.data
-    if len(comparison.rates) == 1 or data.validation > 0:
+    if len(comparison.rates) == 1 or data.validation > 0 or comparison.kind.folds:
         return
     from ncmi.data import load_data
 
@@ -85,8 +80,10 @@ def check_validation(comparison: Comparison) -> None:
 
 
 def describe(comparison: Comparison, out: Path, runs: Path) -> str:
-    """The cells of a comparison and which of them are done: one line each."""
-    rows = RowFile(out / "rows.jsonl").rows()
+    """The cells of a comparison and which of them are done, one line each; a sentence if ``out`` holds what does not fit."""
+    folder = ComparisonFolder(out)
+    folder.joined(comparison)
+    rows = folder.rows.rows()
     workers = Workers(runs, 1)
     lines, left = [], 0
     for plan in make_plans(comparison, rows):
@@ -96,7 +93,7 @@ def describe(comparison: Comparison, out: Path, runs: Path) -> str:
         lines += [f"{cell.title}: {_state(comparison, cell, rows, workers)}" for cell in cells]
         if plan.chosen is None and comparison.seeds > 1:
             seeds = "seed 1" if comparison.seeds == 2 else f"seeds 1 to {comparison.seeds - 1}"
-            lines.append(f"{' · '.join(plan.factors.values())}: then {seeds} at the best rate")
+            lines.append(f"{plan.title}: then {seeds} at the best rate")
         left += len(plan.missing) + plan.later
     count = "nothing is left" if left == 0 else f"cells left: {left}, and more if a best rate is at the end of its grid"
     return "\n".join([*lines, f"{count}. Rows are in {out}."])
@@ -110,8 +107,9 @@ def _state(comparison: Comparison, cell: Cell, rows: Mapping[str, Row], workers:
 
 
 def _validation(row: Row) -> str:
-    scores = row["decisions"].get(row["headline"], {})
-    return f" · validation {100 * scores['validation']['top1']:.2f} %" if "validation" in scores else ""
+    if "validation" not in row["decisions"].get(row["headline"], {}):  # at a single rate, nothing is chosen
+        return ""
+    return f" · validation {100 * (validation_score(row) or 0.0):.2f} %"
 
 
 class _Session:
@@ -121,12 +119,21 @@ class _Session:
         self.comparison, self.file, self.workers, self.jobs, self.say = comparison, file, workers, jobs, say
         self.cells: dict[str, Cell] = {}
         self.elsewhere: set[str] = set()
+        self.retried: dict[str, Row] = {}
         self.seconds: list[float] = []
         self.recorded = 0
 
+    def retry_failed(self) -> None:
+        """Take the cells that failed before for cells that have not run."""
+        self.retried = {name: row for name, row in self.file.rows().items() if "failed" in row}
+
+    def rows(self) -> dict[str, Row]:
+        """The rows that count."""
+        return {name: row for name, row in self.file.rows().items() if self.retried.get(name) != row}
+
     def plans(self) -> list[Plan]:
         """Where all groups stand."""
-        return make_plans(self.comparison, self.file.rows())
+        return make_plans(self.comparison, self.rows())
 
     def start(self, plans: list[Plan]) -> bool:
         """Start missing cells, as many as there is room for; whether some turned out to be done, which changes the plans."""
@@ -140,7 +147,7 @@ class _Session:
             lock = self.workers.claim(name)
             if lock is None:
                 self.elsewhere.add(name)
-            elif self.comparison.fingerprint(cell) in self.file.rows():  # another comparison has just brought it
+            elif self.comparison.fingerprint(cell) in self.rows():  # another comparison has just brought it
                 lock.close()
                 changed = True
             elif (folder := self.workers.run_folder(name)).finished:  # its row was lost, or it outlived its comparison
@@ -148,6 +155,8 @@ class _Session:
                 lock.close()
                 changed = True
             else:
+                if folder.exists and self.comparison.fingerprint(cell) in self.retried:  # from its start
+                    folder.discard()
                 self.cells[name] = cell
                 self.workers.start(name, self.comparison.config(cell), lock)
         return changed
@@ -180,18 +189,18 @@ class _Session:
         finally:
             worker.release()
 
-    def leave(self, stop: StopSignal) -> list[Plan]:
+    def leave(self, stop: StopSignal) -> None:
         """Ask the processes to save, wait for them, and record those that came to their end on the way."""
         self.workers.terminate()
         while self.workers.running:
             for worker in self.workers.collect():
                 self.end(worker, stop)
             time.sleep(_WAIT)
-        return self.plans()
 
     def record(self, cell: Cell, row: Row) -> None:
         """Write a row, and say so."""
         self.file.append(row)
+        self.retried.pop(row["fingerprint"], None)
         self.recorded += 1
         result = f" · failed: {row['failed']}" if "failed" in row else f"{_validation(row)} · {row['seconds']:.1f} s"
         self.say(f"{cell.title}{result} · {self._left()}")
@@ -210,7 +219,3 @@ class _Session:
             return cells
         minutes = left * sum(self.seconds) / len(self.seconds) / self.jobs / 60
         return f"{cells}, about {max(1, round(minutes))} min"
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))

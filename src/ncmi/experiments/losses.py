@@ -1,43 +1,37 @@
-"""What a comparison must know of single losses, so that all of them get the same: one small table."""
+"""What a comparison must know of single losses, so that all of them get the same: views, options, notes."""
 
 import math
-from typing import NamedTuple
+from functools import cache
+from typing import Any
 
+from ncmi.criteria import create_criterion, list_criteria, list_options
 from ncmi.recipes import LOSS_OPTIONS
 from ncmi.training.config import Config
 
 
-class LossSettings(NamedTuple):
-    """How a loss departs from the recipe.
+@cache
+def loss_views(name: str) -> int:
+    """Passes through the network for each image and epoch. At equal images seen, the epochs are divided by it.
 
-    Args:
-        views: passes through the network for each image and epoch. At equal images seen, the epochs are divided by it.
-        note: what a reader of the table must know.
-    """
-
-    views: int = 1
-    note: str = ""
-
-
-LOSSES: dict[str, LossSettings] = {
-    "supcon": LossSettings(
-        views=2, note="supcon sees two views of each image and so gets half the epochs: equal images seen."
-    ),
-}
-
-
-def loss_settings(name: str) -> LossSettings:
-    """The settings of a loss; most have none of their own.
-
-    >>> loss_settings("supcon").views, loss_settings("ce").views
+    >>> loss_views("supcon"), loss_views("ce")
     (2, 1)
     """
-    settings = LOSSES.get(name, LossSettings())
-    if name in LOSS_OPTIONS:
-        options = ", ".join(f"{option} {value}" for option, value in LOSS_OPTIONS[name].items())
-        note = f"{name} runs with {options}: a guess, as its paper prints no values."
-        return settings._replace(note=f"{note} {settings.note}".strip())
-    return settings
+    return create_criterion(name, num_classes=2, num_features=4, **LOSS_OPTIONS.get(name, {})).views
+
+
+def resolved_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a loss with its defaults written out; those of a loss that is gone are left as they are.
+
+    >>> resolved_options("focal", {})["gamma"], resolved_options("focal", {"gamma": 3.0})["gamma"]
+    (2.0, 3.0)
+    """
+    if name not in list_criteria():
+        return dict(options)
+    parameters = list_options(name).values()
+    defaults = {
+        parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
+    }
+    return {**defaults, **options}
 
 
 def loss_overrides(name: str, base: Config) -> list[str]:
@@ -52,10 +46,9 @@ def loss_overrides(name: str, base: Config) -> list[str]:
     ['loss=supcon', 'epochs=3']
     """
     found = [] if base.loss.name == name else [f"loss={name}"]
-    views = loss_settings(name).views
-    if views == 1:
+    if loss_views(name) == 1:
         return found
-    epochs = math.ceil(base.epochs / views)
+    epochs = _epochs(name, base)
     share = epochs / base.epochs
     found.append(f"epochs={epochs}")
     if base.schedule.warmup_epochs:
@@ -63,3 +56,29 @@ def loss_overrides(name: str, base: Config) -> list[str]:
     if base.schedule.milestones:
         found.append(f"schedule.milestones={[share * milestone for milestone in base.schedule.milestones]}")
     return found
+
+
+def loss_notes(name: str, base: Config) -> list[str]:
+    """What a reader of the table must know of a loss.
+
+    >>> loss_notes("supcon", Config(epochs=15))
+    ['supcon sees 2 views of each image in an epoch and gets 8 of 15 epochs: 1.07 times the images of the others.']
+    """
+    notes = []
+    if name in LOSS_OPTIONS:
+        options = ", ".join(f"{option} {value}" for option, value in LOSS_OPTIONS[name].items())
+        notes.append(
+            f"{name} runs with {options}: a guess; its paper tunes them for each model, and those values were not checked."
+        )
+    if (views := loss_views(name)) > 1:
+        epochs = _epochs(name, base)
+        ratio = views * epochs / base.epochs
+        images = "equal images seen" if ratio == 1 else f"{ratio:.2f} times the images of the others"
+        notes.append(
+            f"{name} sees {views} views of each image in an epoch and gets {epochs} of {base.epochs} epochs: {images}."
+        )
+    return notes
+
+
+def _epochs(name: str, base: Config) -> int:
+    return math.ceil(base.epochs / loss_views(name))

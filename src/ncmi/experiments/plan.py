@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ncmi.experiments.cells import Cell, Comparison
 from ncmi.experiments.rates import search_rates
-from ncmi.experiments.rows import validation_accuracy
-
-Row = dict[str, Any]
+from ncmi.experiments.rows import Row, validation_score
 
 
 @dataclass(frozen=True)
@@ -18,6 +15,7 @@ class Plan:
     Args:
         factors: the group.
         rates: the learning rates that are tried.
+        trials: rows of those that have run at seed 0.
         chosen: the best of them on validation; ``None`` as long as some have not run.
         missing: the cells to run now; those at a rate that is not chosen yet come later.
         later: how many of those there will be at least.
@@ -26,10 +24,16 @@ class Plan:
 
     factors: dict[str, str]
     rates: list[float]
+    trials: dict[float, Row]
     chosen: float | None
     missing: list[Cell]
     later: int
     rows: dict[int, Row]
+
+    @property
+    def title(self) -> str:
+        """What the group is called in sentences."""
+        return " · ".join(self.factors.values())
 
     @property
     def finished(self) -> bool:
@@ -40,6 +44,12 @@ class Plan:
     def runs(self) -> dict[int, Row]:
         """The rows of seeds that came to their end."""
         return {seed: row for seed, row in self.rows.items() if "failed" not in row}
+
+    @property
+    def all_runs(self) -> list[Row]:
+        """The rows of all cells that came to their end, at other rates too."""
+        trials = [row for rate, row in self.trials.items() if rate != self.chosen and "failed" not in row]
+        return [*trials, *self.runs.values()]
 
     @property
     def failures(self) -> dict[int, str]:
@@ -61,21 +71,22 @@ def make_plan(comparison: Comparison, factors: dict[str, str], rows: Mapping[str
 
     # One rate needs no choice, and so no validation part.
     choose = len(comparison.rates) > 1
-    accuracies: dict[float, float | None] = {}
+    scores: dict[float, float | None] = {}
     while True:
-        rates, chosen = search_rates(comparison.rates, accuracies)
-        new = {rate: found for rate in rates if rate not in accuracies and (found := row(rate, 0)) is not None}
+        rates, chosen = search_rates(comparison.rates, scores)
+        new = {rate: found for rate in rates if rate not in scores and (found := row(rate, 0)) is not None}
         if not new:
             break
-        accuracies |= {rate: validation_accuracy(found) if choose else 0.0 for rate, found in new.items()}
+        scores |= {rate: validation_score(found) if choose else 0.0 for rate, found in new.items()}
+    trials = {rate: found for rate in rates if (found := row(rate, 0)) is not None}
     if chosen is None:
-        missing = [Cell(factors, rate, 0) for rate in rates if rate not in accuracies]
-        return Plan(factors, rates, None, missing, comparison.seeds - 1, {})
+        missing = [Cell(factors, rate, 0) for rate in rates if rate not in scores]
+        return Plan(factors, rates, trials, None, missing, comparison.seeds - 1, {})
     done = {seed: found for seed in range(comparison.seeds) if (found := row(chosen, seed)) is not None}
     if "failed" in done[0] and choose:  # every rate failed; more seeds would not help
-        return Plan(factors, rates, chosen, [], 0, done)
+        return Plan(factors, rates, trials, chosen, [], 0, done)
     missing = [Cell(factors, chosen, seed) for seed in range(comparison.seeds) if seed not in done]
-    return Plan(factors, rates, chosen, missing, 0, done)
+    return Plan(factors, rates, trials, chosen, missing, 0, done)
 
 
 def make_plans(comparison: Comparison, rows: Mapping[str, Row]) -> list[Plan]:

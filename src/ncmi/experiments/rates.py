@@ -1,4 +1,4 @@
-"""The learning rates that a comparison tries, and the one it chooses: on validation, and never at the end of its grid."""
+"""The learning rates that a comparison tries, and the one it chooses on validation; a best rate at the end widens the grid."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,27 +36,27 @@ def default_rates(rate: float) -> list[float]:
     return [next_rate(rate, up=False), rate, next_rate(rate, up=True)]
 
 
-def best_rate(accuracies: Mapping[float, float | None]) -> float:
-    """The rate with the largest accuracy; the lower one on a tie. A run that failed (``None``) loses against any other.
+def best_rate(scores: Mapping[float, float | None]) -> float:
+    """The rate with the largest score; the lower one on a tie. A run that failed (``None``) loses against any other.
 
     >>> best_rate({0.1: 0.8, 0.3: 0.9, 1.0: None})
     0.3
     >>> best_rate({0.1: 0.9, 0.3: 0.9})
     0.1
     """
-    ranked = {rate: -math.inf if value is None else value for rate, value in accuracies.items()}
+    ranked = {rate: -math.inf if value is None else value for rate, value in scores.items()}
     return max(sorted(ranked), key=lambda rate: ranked[rate])
 
 
-def search_rates(start: Sequence[float], accuracies: Mapping[float, float | None]) -> tuple[list[float], float | None]:
+def search_rates(start: Sequence[float], scores: Mapping[float, float | None]) -> tuple[list[float], float | None]:
     """The rates that are tried, and the best of them as soon as all of them have run (``None`` before).
 
-    If the best one is an end of the grid, the next rung beyond it is tried too, at most twice: no loss shall suffer from the
-    grid. A single rate is the caller's choice and is not extended.
+    If the best one is an end of the grid, the next rung beyond it is tried too, up to two steps: no loss shall suffer from the
+    grid. After those the best may still be an end. A single rate is the caller's choice and is not extended.
 
     Args:
         start: the grid.
-        accuracies: of the runs that came to an end, by rate; ``None`` for one that failed.
+        scores: of the runs that came to an end, by rate; ``None`` for one that failed.
 
     >>> search_rates([0.1, 0.3], {0.1: 0.8, 0.3: 0.9})
     ([0.1, 0.3, 1.0], None)
@@ -65,9 +65,9 @@ def search_rates(start: Sequence[float], accuracies: Mapping[float, float | None
     """
     rates = sorted(start)
     for extensions in range(MOST_EXTENSIONS + 1):
-        if any(rate not in accuracies for rate in rates):
+        if any(rate not in scores for rate in rates):
             return rates, None
-        best = best_rate({rate: accuracies[rate] for rate in rates})
+        best = best_rate({rate: scores[rate] for rate in rates})
         if len(start) == 1 or extensions == MOST_EXTENSIONS or rates[0] < best < rates[-1]:
             return rates, best
         up = best == rates[-1]

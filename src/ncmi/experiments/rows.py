@@ -2,11 +2,14 @@
 
 import json
 import os
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ncmi.experiments.cells import Cell, Comparison, fingerprint
+from ncmi.experiments.kinds import data_kind
+from ncmi.experiments.losses import resolved_options
 from ncmi.report.curves import read_rows
 from ncmi.training.environment import describe_environment
 from ncmi.training.run_folder import RunFolder
@@ -19,7 +22,6 @@ except ImportError:  # Windows: there, one comparison at a time
 Row = dict[str, Any]
 
 _PARTS = ("validation", "test")
-_SCORES = ("top1", "top5", "ece")
 _SUMMARY = ("scale", "epochs", "seconds", "peak_memory_bytes", "images_per_second", "train_samples")
 _ENVIRONMENT = ("processor", "torch", "threads")
 
@@ -35,12 +37,12 @@ class RowFile:
         self.path = Path(path)
 
     def rows(self) -> dict[str, Row]:
-        """All rows by the fingerprint of their config."""
+        """All rows by the fingerprint of their config; of a cell that failed and was run again, the last one."""
         rows = read_rows(self.path) if self.path.is_file() else []
-        return {fingerprint(row["config"]): row for row in rows}
+        return {fingerprint(row["config"], row["options"]): row for row in rows}
 
     def append(self, row: Row) -> None:
-        """Add a row, whole or not at all; a cell that another process has brought already is left alone."""
+        """Add a row, whole or not at all; a result that another process has brought already is left alone."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
             if fcntl is not None:
@@ -49,7 +51,8 @@ class RowFile:
             content = file.read()
             if content and not content.endswith(b"\n"):  # a killed writer's last line, which this one must not join
                 file.truncate(content.rfind(b"\n") + 1)
-            if row["fingerprint"] in self.rows():
+            before = self.rows().get(row["fingerprint"])
+            if before is not None and "failed" not in before:
                 return
             file.write((json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode())
             file.flush()
@@ -67,20 +70,21 @@ def make_row(comparison: Comparison, cell: Cell, folder: RunFolder, failed: str 
     """
     config = comparison.config(cell)
     if folder.environment.is_file():
-        environment = folder.read_json(folder.environment)["started"]
+        record = folder.read_json(folder.environment)
+        environments = [record["started"], *record["resumed"]]
     else:  # a run that diverged before its first checkpoint leaves nothing behind, but ran here
-        environment = describe_environment("cpu")
+        environments = [describe_environment("cpu")]
     row: Row = {
         "recipe": comparison.recipe,
         **cell.factors,
-        "options": config.loss.options,
+        "options": resolved_options(config.loss.name, config.loss.options),
         "rate": cell.rate,
         "seed": cell.seed,
         "scale": config.scale,
         "overrides": comparison.cell_overrides(cell),
         "fingerprint": comparison.fingerprint(cell),
-        "commit": _commit(environment),
-        **{name: environment.get(name) for name in _ENVIRONMENT},
+        "commits": list(dict.fromkeys(filter(None, map(_commit, environments)))),
+        **{name: environments[0].get(name) for name in _ENVIRONMENT},
     }
     if failed is not None:
         return {**row, "epochs": config.epochs, "failed": failed, "config": config.to_dict()}
@@ -90,31 +94,38 @@ def make_row(comparison: Comparison, cell: Cell, folder: RunFolder, failed: str 
         **row,
         **{name: summary[name] for name in _SUMMARY},
         "headline": summary.get("headline", "own"),
-        "decisions": {decision["name"]: _scores(decision["parts"]) for decision in evaluation["decisions"]},
+        "decisions": {
+            decision["name"]: {part: decision["parts"][part] for part in _PARTS if part in decision["parts"]}
+            for decision in evaluation["decisions"]
+        },
         "information": {name: evaluation["information"].get("test", {}).get(name) for name in ("cmi", "gamma", "ncmi")},
         "config": config.to_dict(),
     }
 
 
-def validation_accuracy(row: Row) -> float | None:
-    """What a rate is chosen by: the accuracy of the loss's headline decision on validation; ``None`` for a failed run."""
+def validation_score(row: Row) -> float | None:
+    """What a rate is chosen by: the score on validation of the decision the loss is judged by; ``None`` for a failed run.
+
+    It is the accuracy or, where the kind of data has several scores to choose by, the mean of those that are defined.
+    """
     if "failed" in row:
         return None
-    decision = row["decisions"].get(row["headline"])
+    decision, data = row["decisions"].get(row["headline"]), row["config"]["data"]["name"]
     if decision is None:
         raise ValueError(
             f"compare: {row['config']['loss']['name']} is judged by its {row['headline']}, which was not evaluated. Add it to "
             "the setting decisions, and compare again."
         )
     if "validation" not in decision:
-        raise ValueError(no_validation(row["config"]["data"]["name"]))
-    return decision["validation"]["top1"]
+        raise ValueError(no_validation(data))
+    values = [decision["validation"][score] for score in data_kind(data).chosen_by]
+    return statistics.fmean(value for value in values if value is not None)
 
 
-def accuracy_by_seed(rows: dict[int, Row], decision: str) -> dict[int, float]:
-    """The accuracy on the test set, of the runs that have this decision."""
-    found = {seed: row["decisions"].get(decision, {}).get("test") for seed, row in rows.items()}
-    return {seed: score["top1"] for seed, score in found.items() if score is not None}
+def score_by_seed(rows: dict[int, Row], decision: str, score: str) -> dict[int, float]:
+    """A score of a decision on the test set, of the runs that have it."""
+    found = {seed: row["decisions"].get(decision, {}).get("test", {}).get(score) for seed, row in rows.items()}
+    return {seed: value for seed, value in found.items() if value is not None}
 
 
 def no_validation(data: str) -> str:
@@ -128,10 +139,6 @@ def no_validation(data: str) -> str:
 def distinct(rows: Iterable[Row], name: str) -> list[Any]:
     """The values that rows have for a name, each once."""
     return list(dict.fromkeys(row[name] for row in rows if row.get(name) is not None))
-
-
-def _scores(parts: dict[str, Any]) -> dict[str, Any]:
-    return {part: {score: parts[part][score] for score in _SCORES} for part in _PARTS if part in parts}
 
 
 def _commit(environment: Row) -> str | None:

@@ -3,18 +3,29 @@
 import csv
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncmi.experiments.cells import Comparison
-from ncmi.experiments.losses import loss_settings
+from ncmi.experiments.kinds import DataKind
+from ncmi.experiments.notes import make_notes
 from ncmi.experiments.plan import Plan
-from ncmi.experiments.rows import Row, accuracy_by_seed, distinct
+from ncmi.experiments.rows import score_by_seed
 from ncmi.experiments.statistics import Interval, Spread, paired_difference, spread
 
 REFERENCE = "ce"
-# Decisions with a column of their own, and those with a difference to the reference's.
-_DECISIONS = {"own": "own decision", "linear probe": "linear probe", "class means": "class means"}
-_COMPARED = ("own", "linear probe")
+Scored = tuple[str, str]  # a decision and one of its scores
+
+
+class Result(NamedTuple):
+    """A score of a group.
+
+    Args:
+        spread: over seeds.
+        difference: to the reference, paired by seed.
+    """
+
+    spread: Spread | None
+    difference: Interval | None
 
 
 @dataclass(frozen=True)
@@ -25,9 +36,8 @@ class Line:
         factors: the group.
         rate: the chosen learning rate.
         n: seeds that came to their end.
-        accuracies: on the test set, by decision.
-        differences: to the reference, paired by seed, by decision.
-        seconds: of training, the mean of the runs.
+        results: on the test set, by decision and score.
+        seconds: of an epoch's training in the fastest run at any rate.
         peak_memory_bytes: the largest of the runs.
         failed: the sentence of a group without a result.
     """
@@ -35,8 +45,7 @@ class Line:
     factors: dict[str, str]
     rate: float | None
     n: int
-    accuracies: dict[str, Spread | None]
-    differences: dict[str, Interval | None]
+    results: dict[Scored, Result]
     seconds: float | None
     peak_memory_bytes: int | None
     failed: str | None
@@ -44,55 +53,59 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """The lines of a comparison, and what their reader must know."""
+    """The lines of a comparison, and what their reader must know.
 
+    Args:
+        kind: of the data.
+        lines: one for each group.
+        notes: one for each paragraph.
+        compared: whether there are differences, which need the reference.
+    """
+
+    kind: DataKind
     lines: list[Line]
     notes: list[str]
+    compared: bool
 
     def markdown(self) -> str:
         """A Markdown table that reads well as plain text, in percent, and its notes."""
-        compared = self._compared()
-        header = [*self._factors(), "rate", "n", *_DECISIONS.values()]
-        header += [f"{_DECISIONS[name]} − {REFERENCE}" for name in compared]
-        header += ["seconds", "peak memory"]
-        body = [self._cells(line, compared) for line in self.lines]
+        factors = list(self.lines[0].factors)
+        compared = [column for column in self.kind.columns if self.compared and column.compared]
+        header = [*factors, "rate", "n", *(column.title for column in self.kind.columns)]
+        header += [f"{column.title} − {REFERENCE}" for column in compared]
+        header += ["seconds an epoch", "peak memory"]
+        body = [self._cells(line, [(column.decision, column.score) for column in compared]) for line in self.lines]
         widths = [max(len(cells[column]) for cells in (header, *body)) for column in range(len(header))]
-        left = len(self._factors())
+        left = len(factors)
         rule = ["-" * (width + 2) if place < left else "-" * (width + 1) + ":" for place, width in enumerate(widths)]
         rows = [
             "| "
             + " | ".join(
-                _padded(cell, width, place < left)
+                cell.ljust(width) if place < left else cell.rjust(width)
                 for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
             )
             + " |"
             for cells in (header, *body)
         ]
-        return "\n".join([rows[0], f"|{'|'.join(rule)}|", *rows[1:], "", *_paragraphs(self.notes)])
+        paragraphs = [line for note in self.notes for line in (note, "")]
+        return "\n".join([rows[0], f"|{'|'.join(rule)}|", *rows[1:], "", *paragraphs])
 
     def csv(self) -> str:
-        """The same numbers unrounded, accuracies and differences as shares of 1, bytes and seconds."""
+        """Every score of every decision, unrounded: shares of 1, bytes and seconds."""
         file = io.StringIO()
-        records = [_record(line, self._compared()) for line in self.lines]
+        records = [_record(line, self.compared) for line in self.lines]
         writer = csv.DictWriter(file, records[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(records)
         return file.getvalue()
 
-    def _factors(self) -> list[str]:
-        return list(self.lines[0].factors)
-
-    def _compared(self) -> tuple[str, ...]:
-        """Decisions with a column of differences: none without the reference."""
-        return _COMPARED if _has_reference([line.factors for line in self.lines]) else ()
-
-    def _cells(self, line: Line, compared: tuple[str, ...]) -> list[str]:
+    def _cells(self, line: Line, compared: list[Scored]) -> list[str]:
         cells = [*line.factors.values(), "–" if line.rate is None else f"{line.rate:g}", str(line.n)]
-        accuracies = [_percent(line.accuracies[name]) for name in _DECISIONS]
+        scores = [_percent(line.results[column.decision, column.score].spread, line.n) for column in self.kind.columns]
         if line.failed is not None:
-            accuracies[0] = f"failed: {line.failed}".replace("|", "\\|")
-        cells += accuracies + [_difference(line.differences.get(name)) for name in compared]
-        cells.append("–" if line.seconds is None else f"{line.seconds:.1f}")
+            scores[0] = f"failed: {line.failed}".replace("|", "\\|")
+        cells += scores + [_difference(line.results[scored].difference, line.n) for scored in compared]
+        cells.append("–" if line.seconds is None else f"{line.seconds:.2f}")
         cells.append("–" if line.peak_memory_bytes is None else f"{line.peak_memory_bytes / 1e6:.0f} MB")
         return cells
 
@@ -104,7 +117,10 @@ def make_table(comparison: Comparison, plans: list[Plan]) -> Table:
         comparison: the whole.
         plans: of all its groups.
     """
-    return Table([_line(plan, _reference(plan, plans)) for plan in plans], _notes(comparison, plans))
+    compared = any(plan.factors.get("loss") == REFERENCE for plan in plans)
+    scored = _all_scored(comparison.kind, plans)
+    lines = [_line(plan, _reference(plan, plans), scored) for plan in plans]
+    return Table(comparison.kind, lines, make_notes(comparison, plans, REFERENCE if compared else None), compared)
 
 
 def _reference(plan: Plan, plans: list[Plan]) -> Plan | None:
@@ -115,116 +131,71 @@ def _reference(plan: Plan, plans: list[Plan]) -> Plan | None:
     return next((other for other in plans if other.factors == wanted), None)
 
 
-def _has_reference(groups: list[dict[str, str]]) -> bool:
-    return any(factors.get("loss") == REFERENCE for factors in groups)
+def _all_scored(kind: DataKind, plans: list[Plan]) -> list[Scored]:
+    """The columns of the table, then every other score that a run has on the test set."""
+    found = [(column.decision, column.score) for column in kind.columns]
+    for row in (row for plan in plans for row in plan.runs.values()):
+        for decision, parts in row["decisions"].items():
+            scores = parts.get("test", {}).items()
+            found += [(decision, score) for score, value in scores if score != "n" and isinstance(value, int | float)]
+    return list(dict.fromkeys(found))
 
 
-def _line(plan: Plan, reference: Plan | None) -> Line:
+def _line(plan: Plan, reference: Plan | None, scored: list[Scored]) -> Line:
     runs = plan.runs
-    accuracies = {name: accuracy_by_seed(runs, name) for name in _DECISIONS}
-    if any(row["headline"] != "own" for row in runs.values()):  # what it tracks to be watched by is not a decision
-        accuracies["own"] = {}
-    differences = {
-        name: None if reference is None else paired_difference(accuracies[name], accuracy_by_seed(reference.runs, name))
-        for name in _COMPARED
-    }
-    seconds = spread([row["seconds"] for row in runs.values()])
     return Line(
         factors=plan.factors,
         rate=plan.chosen,
         n=len(runs),
-        accuracies={name: spread(list(values.values())) for name, values in accuracies.items()},
-        differences=differences,
-        seconds=None if seconds is None else seconds.mean,
-        peak_memory_bytes=max((row["peak_memory_bytes"] for row in runs.values()), default=None),
+        results={pair: _result(plan, reference, pair) for pair in scored},
+        seconds=min((row["seconds"] / row["epochs"] for row in plan.all_runs), default=None),
+        peak_memory_bytes=max((row["peak_memory_bytes"] or 0 for row in runs.values()), default=0) or None,
         failed=next(iter(plan.failures.values()), None) if not runs else None,
     )
 
 
-def _notes(comparison: Comparison, plans: list[Plan]) -> list[str]:
-    rows = [row for plan in plans for row in plan.runs.values()]
-    about = "Test set at the last epoch: top-1 in %, mean ± standard deviation over n seeds."
-    if _has_reference([plan.factors for plan in plans]):
-        about += f" Differences to {REFERENCE} are paired by seed, with 95 % t intervals."
-    notes = [_setting(comparison, rows), about]
-    tried = "; ".join(f"{_title(plan)} {', '.join(f'{rate:g}' for rate in plan.rates)}" for plan in plans)
-    how = "" if len(comparison.rates) == 1 else ", chosen on validation at seed 0, last epoch"
-    notes.append(f"Rates tried{how}: {tried}.")
-    losses = dict.fromkeys(plan.factors["loss"] for plan in plans if "loss" in plan.factors)
-    notes += [note for loss in losses if (note := loss_settings(loss).note)]
-    for plan in plans:
-        notes += _remarks(plan)
-    return notes
+def _result(plan: Plan, reference: Plan | None, scored: Scored) -> Result:
+    if scored[0] == "own" and any(row["headline"] != "own" for row in plan.runs.values()):
+        return Result(None, None)  # what such a loss tracks to be watched by is not a decision
+    values = score_by_seed(plan.runs, *scored)
+    others = {} if reference is None else score_by_seed(reference.runs, *scored)
+    return Result(spread(list(values.values())), paired_difference(values, others))
 
 
-def _remarks(plan: Plan) -> list[str]:
-    """What is not as expected of a group."""
-    title, found = _title(plan), []
-    for headline in distinct(plan.runs.values(), "headline"):
-        if headline != "own":
-            found.append(f"{title} has no decision of its own and is judged by its {headline}, its rate too.")
-    if plan.runs and len(plan.rates) > 1 and plan.chosen in (plan.rates[0], plan.rates[-1]):
-        found.append(f"{title}: the best rate is still at the end of those tried.")
-    if plan.runs:
-        found += [f"{title}, seed {seed}, failed: {sentence}" for seed, sentence in plan.failures.items()]
-    if not plan.finished:
-        found.append(f"{title} is not finished.")
-    return found
-
-
-def _setting(comparison: Comparison, rows: list[Row]) -> str:
-    """What was run, and on what."""
-    base = comparison.base
-    parts = [f"`{comparison.recipe}`", *(f"`{override}`" for override in comparison.overrides)]
-    parts += [f"scale {base.scale}", f"{base.epochs} epoch{'s' if base.epochs > 1 else ''}"]
-    parts += [f"{samples} training samples" for samples in distinct(rows, "train_samples")]
-    parts += [str(name) for name in distinct(rows, "processor")]
-    parts += [f"{threads} thread{'s' if threads > 1 else ''} a run" for threads in distinct(rows, "threads")]
-    parts += [f"torch {version}" for version in distinct(rows, "torch")]
-    return f"{', '.join(parts)}."
-
-
-def _record(line: Line, compared: tuple[str, ...]) -> dict[str, Any]:
+def _record(line: Line, compared: bool) -> dict[str, Any]:
     record: dict[str, Any] = {**line.factors, "rate": line.rate, "n": line.n}
-    for name in _DECISIONS:
-        found, key = line.accuracies[name], name.replace(" ", "_")
-        record[f"{key}_mean"] = None if found is None else found.mean
-        record[f"{key}_deviation"] = None if found is None else found.deviation
-    for name in compared:
-        difference, key = line.differences.get(name), f"{name.replace(' ', '_')}_difference"
-        record[key] = None if difference is None else difference.mean
-        record[f"{key}_low"] = None if difference is None else difference.low
-        record[f"{key}_high"] = None if difference is None else difference.high
-    return {**record, "seconds": line.seconds, "peak_memory_bytes": line.peak_memory_bytes, "failed": line.failed}
+    for scored, (found, difference) in line.results.items():
+        name = "_".join(scored).replace(" ", "_")
+        record[f"{name}_mean"] = None if found is None else found.mean
+        record[f"{name}_deviation"] = None if found is None else found.deviation
+        if compared:
+            record[f"{name}_difference"] = None if difference is None else difference.mean
+            record[f"{name}_difference_low"] = None if difference is None else difference.low
+            record[f"{name}_difference_high"] = None if difference is None else difference.high
+            record[f"{name}_difference_n"] = None if difference is None else difference.n
+    record |= {"seconds_an_epoch": line.seconds, "peak_memory_bytes": line.peak_memory_bytes, "failed": line.failed}
+    return record
 
 
-def _title(plan: Plan) -> str:
-    return " · ".join(plan.factors.values())
-
-
-def _percent(found: Spread | None) -> str:
+def _percent(found: Spread | None, n: int) -> str:
     if found is None:
         return "–"
-    return f"{100 * found.mean:.2f}" + ("" if found.deviation is None else f" ± {100 * found.deviation:.2f}")
+    deviation = "" if found.deviation is None else f" ± {100 * found.deviation:.2f}"
+    return f"{100 * found.mean:.2f}{deviation}{_count(found.n, n)}"
 
 
-def _difference(found: Interval | None) -> str:
+def _difference(found: Interval | None, n: int) -> str:
     if found is None:
         return "–"
-    if found.low is None or found.high is None:
-        return _signed(found.mean)
-    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]"
+    ends = "" if found.low is None or found.high is None else f" [{_signed(found.low)}, {_signed(found.high)}]"
+    return f"{_signed(found.mean)}{ends}{_count(found.n, n)}"
+
+
+def _count(own: int, n: int) -> str:
+    """The number of seeds, where it is not the line's."""
+    return "" if own == n else f" (n = {own})"
 
 
 def _signed(share: float) -> str:
     text = f"{100 * share:+.2f}"
     return text.replace("-", "−") if float(text) else "0.00"  # zero has no sign, however it was rounded
-
-
-def _padded(cell: str, width: int, left: bool) -> str:
-    return cell.ljust(width) if left else cell.rjust(width)
-
-
-def _paragraphs(notes: list[str]) -> list[str]:
-    """Notes as paragraphs of their own, with the line that ends the file."""
-    return [line for note in notes for line in (note, "")]

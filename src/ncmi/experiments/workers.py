@@ -22,8 +22,9 @@ except ImportError:  # Windows: there, one comparison at a time
     fcntl = None
 
 _PATIENCE = 10.0  # seconds that a process gets to save before it is killed, when we are in a hurry ourselves
-# What training says when numbers ran away: the cell has failed, and a comparison goes on.
-_DIVERGED = re.compile(r"training diverged|must be finite;|scores must be numbers;")
+# What training and evaluation say when numbers ran away: the cell has failed, and a comparison goes on. Data that are not
+# finite are another matter.
+_DIVERGED = re.compile(r"training diverged|Lower the learning rate, clip gradients|scores must be numbers;")
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ncmi.tensor_files import write_atomically
+from ncmi.report.drawing import COLORS, check_picture, save_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart; without the yellow, too pale for a line.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--")
 _COLUMNS = 3
-# What a file says of itself besides the picture: nothing that changes from one drawing to the next.
-_METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".png": {"Software": None}}
-_STYLE: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "ncmi"}
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
+    """A picture of one quantity over the epochs."""
+
     title: str
     series: dict[str, str]  # key of the rows → name in the legend; the first is the main one
     percent: bool = False
@@ -31,17 +28,19 @@ class _Panel(NamedTuple):
     only_above_zero: bool = False
 
 
-_PANELS = (
-    _Panel("loss", {"validation_loss": "validation", "train_loss": "training"}),
-    _Panel("accuracy, %", {"validation_top1": "validation, top-1", "train_accuracy": "training batches"}, percent=True),
-    _Panel("validation NCMI = CMI / Γ", {"validation_ncmi": "NCMI"}, may_be_log=True),
-    _Panel("validation CMI and Γ, nats", {"validation_cmi": "CMI", "validation_gamma": "Γ"}, may_be_log=True),
-    _Panel("learning rate", {"lr": "learning rate"}),
-    _Panel("classes that share another's decision", {"shared_classes": "shared"}, only_above_zero=True),
+PANELS = (
+    Panel("loss", {"validation_loss": "validation", "train_loss": "training"}),
+    Panel("accuracy, %", {"validation_top1": "validation, top-1", "train_accuracy": "training batches"}, percent=True),
+    Panel("validation NCMI = CMI / Γ", {"validation_ncmi": "NCMI"}, may_be_log=True),
+    Panel("validation CMI and Γ, nats", {"validation_cmi": "CMI", "validation_gamma": "Γ"}, may_be_log=True),
+    Panel("learning rate", {"lr": "learning rate"}),
+    Panel("classes that share another's decision", {"shared_classes": "shared"}, only_above_zero=True),
 )
 
 
-class _Curve(NamedTuple):
+class Curve(NamedTuple):
+    """One series of one run; ``key`` is that of the panel."""
+
     run: str
     key: str
     epochs: list[float]
@@ -67,17 +66,12 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     ...     Path(folder, "curves.svg").read_text()[:5]
     '<?xml'
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError("draw_curves: pictures need the package matplotlib: `pip install matplotlib`.") from error
-    path = Path(path)
-    if path.suffix not in _METADATA:
-        raise ValueError(f"draw_curves: the name must end in {' or '.join(_METADATA)}; got {path.name!r}.")
+    path = check_picture("draw_curves", path)
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     runs = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    panels = [(panel, curves) for panel in _PANELS if (curves := _curves(panel, runs))]
+    panels = [(panel, curves) for panel in PANELS if (curves := panel_curves(panel, runs))]
     if not panels:
         raise ValueError(
             f"draw_curves: {path.name} would be empty, because no row holds a value. Train an epoch first."
@@ -85,10 +79,7 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     epochs = [epoch for _, curves in panels for curve in curves for epoch in curve.epochs]
     margin = max(0.03 * (max(epochs) - min(epochs)), 0.3)
     limits = (min(epochs) - margin, max(epochs) + margin)
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a user's style file would change the bytes
-        for name, value in _STYLE.items():
-            matplotlib.rcParams[name] = value
+    with style():
         columns = min(_COLUMNS, len(panels))
         lines = math.ceil(len(panels) / columns)
         layout = ConstrainedLayoutEngine(hspace=0.06, wspace=0.04)
@@ -99,12 +90,7 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
             _name_runs(figure, list(runs))
         if title:
             figure.suptitle(title, fontsize=12)
-        write_atomically(
-            path,
-            lambda temporary: figure.savefig(
-                temporary, format=path.suffix[1:], metadata=_METADATA[path.suffix], dpi=150
-            ),
-        )
+        save_figure(figure, path)
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
@@ -143,7 +129,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _curves(panel: _Panel, runs: Mapping[str, Rows]) -> list[_Curve]:
+def panel_curves(panel: Panel, runs: Mapping[str, Rows]) -> list[Curve]:
     """The curves of a panel; none if there is nothing to see."""
     curves = []
     for run, rows in runs.items():
@@ -159,13 +145,13 @@ def _curves(panel: _Panel, runs: Mapping[str, Rows]) -> list[_Curve]:
                     f"got {max(value for _, value in points)}. Divide by 100."
                 )
             if any(math.isfinite(value) for _, value in points):
-                curves.append(_Curve(run, key, [epoch for epoch, _ in points], [value for _, value in points]))
+                curves.append(Curve(run, key, [epoch for epoch, _ in points], [value for _, value in points]))
     if panel.only_above_zero and not any(value > 0 for curve in curves for value in curve.values):
         return []
     return curves
 
 
-def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], limits: tuple[float, float]) -> None:
+def _draw(axis: "Axes", panel: Panel, curves: list[Curve], runs: list[str], limits: tuple[float, float]) -> None:
     """One run has a colour for each series, several have a colour each and a dashed second series."""
     from matplotlib.ticker import MaxNLocator
 
@@ -185,7 +171,7 @@ def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], li
         )
     axis.set_title(panel.title, fontsize=10, loc="left")
     axis.set_xlabel("epoch")
-    if panel.may_be_log and _spans_a_decade(curves):
+    if panel.may_be_log and spans_a_decade(curves):
         axis.set_yscale("log")
     axis.grid(color="0.92", zorder=0)
     axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
@@ -193,7 +179,7 @@ def _draw(axis: "Axes", panel: _Panel, curves: list[_Curve], runs: list[str], li
     _name_series(axis, panel, curves, len(runs) > 1)
 
 
-def _name_series(axis: "Axes", panel: _Panel, curves: list[_Curve], several: bool) -> None:
+def _name_series(axis: "Axes", panel: Panel, curves: list[Curve], several: bool) -> None:
     """A legend, where a panel has more than one series."""
     from matplotlib.lines import Line2D
 
@@ -216,9 +202,10 @@ def _name_runs(figure: "Figure", runs: list[str]) -> None:
 
 
 def _color(place: int) -> str:
-    return _COLORS[place % len(_COLORS)]
+    return COLORS[place % len(COLORS)]
 
 
-def _spans_a_decade(curves: list[_Curve]) -> bool:
+def spans_a_decade(curves: list[Curve]) -> bool:
+    """Whether the values are positive and the largest is more than ten times the smallest: the case for a logarithmic axis."""
     values = [value for curve in curves for value in curve.values if math.isfinite(value)]
     return min(values) > 0 and max(values) > 10 * min(values)

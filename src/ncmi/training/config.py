@@ -16,12 +16,15 @@ class DataConfig:
     """Which data, how it is split, and how training images are changed.
 
     Args:
-        name: as in :func:`ncmi.data.load_data`: ``digits``, ``cifar100``, ``folder:<path>`` and so on.
+        name: as in :func:`ncmi.data.load_data`: ``digits``, ``cifar100``, ``folder:<path>`` and so on; or ``bags:<name>``, as
+            in :func:`ncmi.data.bags.load_bags`.
         folder: where to look for the files; by default ``$NCMI_DATA``, ``./data`` and ``~/.cache/ncmi/data``.
         options: of ``load_data``, such as ``{labels: coarse}``.
         train_size: train on this many samples, a stratified choice; by default on all.
         validation: split off the training set, stratified: a fraction below 1, or a number of samples; 0 for none. Data that
             bring a validation part of their own keep it.
+        fold: which of the splits that bags come with; ``splits_<fold>.csv`` for one.
+        balanced: draw as many bags from every class.
         split_seed: of both choices. It is not the run's seed, so that runs with other seeds share their data.
         crop: pad by so many pixels and crop back, for sets in memory; 0 turns it off.
         flip: mirror images half the time.
@@ -36,6 +39,8 @@ class DataConfig:
     options: dict[str, Any] = field(default_factory=dict)
     train_size: int | None = None
     validation: float = 0.1
+    fold: int = 0
+    balanced: bool = False
     split_seed: int = 0
     crop: int = 0
     flip: bool = False
@@ -161,7 +166,7 @@ class Config:
         schedule: the learning rate.
         engine: the arithmetic.
         decisions: what the last epoch is evaluated with: the loss's own decision (``own``), ``class means``,
-            ``linear probe`` and ``knn``.
+            ``linear probe`` and ``knn``. The one that the loss is judged by is added if it is not among them.
         trackers: ``tensorboard`` and ``wandb``, beside the run's own log.
         checkpoint_minutes: save within an epoch too when so much time has passed.
     """

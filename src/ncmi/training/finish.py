@@ -14,12 +14,14 @@ from ncmi.training.run import Run
 def finish(run: Run, title: str, say: Callable[[str], None]) -> dict[str, Any]:
     """The run's summary, written to its folder with curves and weights; the test set is read here, once."""
     say("evaluating the last epoch …")
-    task = run.evaluated()
-    evaluation = run.setup.evaluate(task)
-    if evaluation is not None:
+    task, memory = run.evaluated(), _peak_memory(run.processes.device)  # of training, before evaluation adds its own
+    evaluated = run.setup.evaluate(task)
+    if evaluated is not None:
+        evaluation = evaluated.evaluation
         save_safetensors(run.folder.weights, task.state_dict(), {"loss": run.config.loss.name})
+        run.folder.save_outputs(evaluated.outputs)
         draw_curves(run.folder.rows(), run.folder.curves, title=title)
-        run.folder.write_json(run.folder.summary, _summary(run) | {"evaluation": evaluation.to_dict()})
+        run.folder.write_json(run.folder.summary, _summary(run, memory) | {"evaluation": evaluation.to_dict()})
         say(evaluation.table())
         seconds = run.state.seconds / run.config.epochs
         say(f"{seconds:.1f} s an epoch. Curves, weights and numbers are in {run.folder.path}.")
@@ -27,7 +29,7 @@ def finish(run: Run, title: str, say: Callable[[str], None]) -> dict[str, Any]:
     return run.folder.read_json(run.folder.summary)
 
 
-def _summary(run: Run) -> dict[str, Any]:
+def _summary(run: Run, memory: int | None) -> dict[str, Any]:
     config, state = run.config, run.state
     return {
         "title": {"data": config.data.name, "model": config.model.name, "loss": config.loss.name, "seed": config.seed},
@@ -35,12 +37,12 @@ def _summary(run: Run) -> dict[str, Any]:
         "scale": config.scale,
         "epochs": config.epochs,
         "steps": state.step,
-        "train_samples": len(run.setup.parts.train),
+        "train_samples": len(run.setup.source.train),
         "parameters": sum(parameter.numel() for parameter in run.task.parameters()),
         "seconds": state.seconds,
         "seconds_per_epoch": state.seconds / config.epochs,
         "images_per_second": state.step * run.images_per_step / state.seconds,
-        "peak_memory_bytes": _peak_memory(run.processes.device),
+        "peak_memory_bytes": memory,
         "best_epoch": state.best_epoch,
         "last": run.folder.rows()[-1],
     }

@@ -142,8 +142,8 @@ def end_epoch(run: Run, trackers: Trackers) -> dict[str, Any]:
         "images_per_second": steps * run.images_per_step / state.epoch_seconds,
     }
     score = float(state.epoch)  # without validation, the last epoch is the best
-    if run.setup.parts.validation is not None:
-        result = run.setup.validate(run.evaluated(), run.setup.parts.validation)._asdict()
+    if run.setup.source.validation is not None:
+        result = run.setup.validate(run.evaluated(), run.setup.source.validation)._asdict()
         row |= {name if name in _MONITORED else f"validation_{name}": value for name, value in result.items()}
         score = row["validation_top1"]
     row = {key: value if math.isfinite(value) else None for key, value in row.items()}
@@ -236,5 +236,5 @@ def _epoch_line(row: dict[str, Any], epochs: int) -> str:
     if row.get("validation_top1") is not None:
         parts.append(f"validation {100 * row['validation_top1']:.2f} %")
     parts += [f"{label} {row[key]:.3g}" for label, key in _INFORMATION if row.get(key) is not None]
-    line = " · ".join([*parts, f"{row['seconds']:.1f} s", f"{row['images_per_second']:.0f} images/s"])
+    line = " · ".join([*parts, f"{row['seconds']:.1f} s", f"{row['images_per_second']:.0f} samples/s"])
     return line if row["warning"] is None else f"{line}\n{row['warning']}"

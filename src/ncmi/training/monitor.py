@@ -81,7 +81,7 @@ class CollapseMonitor:
             return None
         self.warned_at = shared
         return (
-            f"warning: after epoch {epoch} {shared} of {self.num_classes} classes share the decision of another class "
+            f"warning: after epoch {epoch}, {shared} of {self.num_classes} classes share the decision of another class "
             f"(decisions use {row['decided_classes']:.1f} classes, output entropy {row['output_entropy']:.3f}). A ratio of "
             "means (objectives theorem1 and centroid) merges classes while its value falls; objective harmonic does not. With "
             "other losses, lower optimizer.lr or train longer."

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,6 +36,11 @@ class Processes:
     def main(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.rank == 0
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Arguments of a loader: which share of the data this process takes, and where to."""
+        return {"rank": self.rank, "num_ranks": self.size, "device": self.device}
 
     def agree(self, *wishes: bool) -> tuple[bool, ...]:
         """Each wish, true everywhere if it is true on some process."""

@@ -16,7 +16,7 @@ _SHOWN = {
     "ncmi": "NCMI {:.3g}",
     "cmi": "CMI {:.3g}",
     "gamma": "Γ {:.3g}",
-    "images_per_second": "{:.0f} images/s",
+    "images_per_second": "{:.0f} samples/s",
     "epoch": "epoch {:.0f}",
 }
 _INTERVAL = 0.2  # seconds between two looks of the bar

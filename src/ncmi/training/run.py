@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ncmi.distributed import broadcast_state
 from ncmi.training.average import WeightAverage
-from ncmi.training.build import make_optimizer, make_train_loader
+from ncmi.training.build import make_optimizer
 from ncmi.training.monitor import CollapseMonitor, check_finite_weights
 from ncmi.training.run_folder import RunFolder
 from ncmi.training.schedule import make_schedule
@@ -51,15 +51,15 @@ class Run:
         saved = started and folder.last.is_file()
         self.task = setup.make_task(initialize=not saved)
         if self.task.criterion.needs_start and not saved:
-            start = setup.own_features(self.task, setup.parts.train)
+            start = setup.own_features(self.task, setup.source.train)
             self.task.criterion.start(start.features.to(processes.device), start.targets.to(processes.device))
-        self.batches = make_train_loader(config, setup.parts, processes, self.task.criterion.views)
-        self.images_per_step = min(config.batch_size, len(setup.parts.train))
+        self.batches = setup.source.train_loader(processes, self.task.criterion.views)
+        self.images_per_step = min(config.batch_size, len(setup.source.train))
         self.optimizer = make_optimizer(config, self.task)
         self.schedule = make_schedule(config.schedule, config.epochs, len(self.batches))
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=config.engine.precision == "fp16")
         self.average = WeightAverage(self.task, config.engine.ema) if config.engine.ema else None
-        self.monitor = CollapseMonitor(setup.parts.source.num_classes)
+        self.monitor = CollapseMonitor(setup.source.num_classes)
         self.state = State()
         if saved:
             self._load()

@@ -1,6 +1,6 @@
 """``RunFolder``: what a run leaves behind, each file whole or not there.
 
-``config.yaml``, ``environment.json``, ``log.jsonl`` (a line an epoch), ``summary.json``, ``curves.svg``,
+``config.yaml``, ``environment.json``, ``log.jsonl`` (a line an epoch), ``summary.json``, ``outputs.pt``, ``curves.svg``,
 ``weights.safetensors``, and the checkpoints ``last.pt`` and ``best.pt``.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ncmi.evaluation import Outputs
 from ncmi.report.curves import read_rows
 from ncmi.tensor_files import read_tensors, save_checkpoint, write_atomically
 from ncmi.training.config import Config, make_config
@@ -37,6 +38,7 @@ class RunFolder:
         self.environment = self.path / "environment.json"
         self.log = self.path / "log.jsonl"
         self.summary = self.path / "summary.json"
+        self.outputs = self.path / "outputs.pt"
         self.curves = self.path / "curves.svg"
         self.weights = self.path / "weights.safetensors"
         self.last = self.path / "checkpoints" / "last.pt"
@@ -152,6 +154,11 @@ class RunFolder:
                 f"{self.path} has no checkpoint {path.name}. The run was stopped before it wrote one."
             )
         return read_tensors(path, owner=f"checkpoint: {path}")
+
+    def save_outputs(self, outputs: Outputs | None) -> None:
+        """Keep what a report needs of the last epoch's decisions; nothing, if there is no part to decide on."""
+        if outputs is not None:
+            save_checkpoint(self.outputs, outputs.to_dict())
 
     def append(self, row: dict[str, Any]) -> None:
         """Add an epoch's line to the log."""

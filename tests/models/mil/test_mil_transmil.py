@@ -52,7 +52,7 @@ def close(found, expected):
 
 def test_positions():
     layer, tokens = PyramidPositions(3).double(), torch.randn(16, 3, dtype=torch.float64)
-    close(layer(tokens), positions_loop(layer, tokens.tolist()))
+    close(layer(tokens[None])[0], positions_loop(layer, tokens.tolist()))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
@@ -62,6 +62,14 @@ def test_against_a_loop(count):
     output = model(bag)
     close(output.features, features)
     close(output.attention, logits)
+
+
+def test_a_group_is_taken_together_where_sequences_are_equally_long():
+    """8 landmarks: squares of 1, 2 and 4 instances make 8 tokens, 9 make 16, and 17 make 32."""
+    model = TransMIL(5, 16, num_heads=2)
+    sizes = [17, 4, 1, 9, 2, 4]
+    assert list(model._equally_long(sizes)) == [[2, 1, 4, 5], [3], [0]]
+    assert list(model._equally_long([4096] * 5)) == [[0], [1], [2], [3], [4]], "large bags one by one"
 
 
 def test_gradients():

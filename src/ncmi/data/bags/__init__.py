@@ -7,7 +7,7 @@ from ncmi.data.bags.bag_set import Bag, BagReader, BagSet, HeldBags
 from ncmi.data.bags.groups import GroupPlan
 from ncmi.data.bags.layouts import LAYOUTS
 from ncmi.data.bags.loader import BagBatch, BagLoader, pack
-from ncmi.data.bags.registry import BAG_SETS, FoundBags, find_bags, load_bags
+from ncmi.data.bags.registry import BAG_SETS, FoundBags, find_bags, has_made_up_coordinates, load_bags
 from ncmi.data.bags.splits import (
     BagSplit,
     bracs_split,
@@ -35,6 +35,7 @@ __all__ = [
     "check_split",
     "clam_split",
     "find_bags",
+    "has_made_up_coordinates",
     "load_bags",
     "pack",
     "patient_folds",

@@ -31,6 +31,7 @@ class KnownBags:
         class_names: in order.
         label_map: from the labels of its tables to class names.
         patient_pattern: finds the patient in a slide's name, where the published tables do not have it right.
+        made_up_coordinates: it was published without the places of its instances, and a grid stands in for them.
     """
 
     path: str
@@ -38,6 +39,7 @@ class KnownBags:
     class_names: tuple[str, ...]
     label_map: Mapping[str, str] | None = None
     patient_pattern: str | None = None
+    made_up_coordinates: bool = False
 
 
 def _numbered(labels: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -46,7 +48,8 @@ def _numbered(labels: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def _tcga(path: str, class_names: tuple[str, ...]) -> KnownBags:
-    return KnownBags(path, f"Put CLAM's folder h5_files and {TABLE} (case_id, slide_id, label) there.", class_names)
+    remedy = f"Put CLAM's folder h5_files and {TABLE} (case_id, slide_id, label) there."
+    return KnownBags(path, remedy, class_names, made_up_coordinates=True)
 
 
 def _classic(file: str) -> KnownBags:
@@ -131,6 +134,14 @@ def find_bags(name: str | Path, data_dir: str | Path | None = None) -> FoundBags
     if not path.exists():
         return FoundBags(text, None, None, (path,), "Check the path.")
     return FoundBags(text, path, layout or layout_of(path), (path,), remedy)
+
+
+def has_made_up_coordinates(bags: BagSet) -> bool:
+    """Whether the coordinates of a set are not the real ones; it is known by its name or, if read by path, by its folder."""
+    folder = "" if bags.root is None else bags.root.name
+    return any(
+        known.made_up_coordinates and (bags.name == name or folder == known.path) for name, known in _KNOWN.items()
+    )
 
 
 def load_bags(

@@ -1,9 +1,12 @@
 """``TransMIL``: a class token and two layers of Nyström attention (Shao et al., 2021).
 
-Shapes: G bags, N instances of a bag, ΣN of all bags, F width of an instance, D width of a token, H heads, S = ⌈√N⌉.
+Shapes: G bags, N instances of a bag, ΣN of all bags, F width of an instance, D width of a token, H heads, S = ⌈√N⌉, p tokens
+of a sequence: zeros, class token and square.
 """
 
 import math
+from collections.abc import Iterator
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from ncmi.models.mil.base import BagModel, BagOutput, check_heads, default_num_features
 from ncmi.models.mil.nystrom import NystromAttention
+
+# Tokens of small bags that go through a layer at once. A larger bag gains nothing from company, and would need more memory.
+_TOGETHER = 8192
 
 
 class AttentionLayer(nn.Module):
@@ -22,9 +28,9 @@ class AttentionLayer(nn.Module):
         self.norm = nn.LayerNorm(num_features)
         self.attention = NystromAttention(num_features, num_heads, dropout=dropout)
 
-    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (n, D), and attention logits (n, H) of the first one."""
-        update, logits = self.attention(self.norm(tokens))
+    def forward(self, tokens: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+        """Tokens (G, p, D), and attention logits (G, p, H) of the first one of each sequence, which is at ``starts``."""
+        update, logits = self.attention(self.norm(tokens), starts)
         return tokens + update, logits
 
 
@@ -42,11 +48,10 @@ class PyramidPositions(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (S², D), of tokens (S², D)."""
-        side = math.isqrt(len(tokens))
-        image = tokens.mT.reshape(1, -1, side, side)
-        image = F.conv2d(image, *self.kernel(), padding=3, groups=image.shape[1])
-        return image.flatten(2)[0].mT
+        """Tokens (G, S², D), of tokens (G, S², D)."""
+        side = math.isqrt(tokens.shape[1])
+        images = tokens.mT.unflatten(2, (side, side))
+        return F.conv2d(images, *self.kernel(), padding=3, groups=images.shape[1]).flatten(2).mT
 
     def kernel(self) -> tuple[Tensor, Tensor]:
         """Weight (D, 1, 7, 7) and bias (D,) of identity and the three convolutions together."""
@@ -67,8 +72,8 @@ class TransMIL(BagModel):
     of attention. 5. :class:`PyramidPositions` on all but the class token. 6. A second layer. 7. LayerNorm; the class token
     is the bag vector.
 
-    The result depends on the order of the instances, and would change with padding: the bags of a group are taken one by
-    one, each at its own length.
+    The result depends on the order of the instances, and would change with more padding than the attention's own: the bags
+    of a group go together only where that has made their sequences equally long.
 
     Args:
         in_features: F.
@@ -116,23 +121,60 @@ class TransMIL(BagModel):
 
     def forward_bags(self, instances: Tensor, sizes: list[int]) -> BagOutput:
         """Features (G, D), attention logits (ΣN, H) and no auxiliary term."""
-        outputs = [self._one_bag(bag) for bag in instances.split(sizes)]
-        features = torch.stack([vector for vector, _ in outputs])
-        return BagOutput(features, torch.cat([logits for _, logits in outputs]), features.new_zeros(()))
+        bags = torch.relu_(self.projection(instances)).split(sizes)
+        features, logits = {}, {}
+        for together in self._equally_long(sizes):
+            vectors, parts = self._sequences([bags[index] for index in together])
+            features.update(zip(together, vectors, strict=True))
+            logits.update(zip(together, parts, strict=True))
+        vectors = torch.stack([features[index] for index in range(len(sizes))])
+        return BagOutput(vectors, torch.cat([logits[index] for index in range(len(sizes))]), vectors.new_zeros(()))
 
-    def _one_bag(self, bag: Tensor) -> tuple[Tensor, Tensor]:
-        """The bag's vector (D,) and attention logits (N, H)."""
-        count = len(bag)
-        hidden = torch.relu_(self.projection(bag))
-        side = math.isqrt(count - 1) + 1
+    def _equally_long(self, sizes: list[int]) -> Iterator[list[int]]:
+        """Indices of bags whose sequences have the same length once the attention has padded them; small bags, that is."""
+        order = sorted(range(len(sizes)), key=lambda index: _side(sizes[index]))
+        for length, indices in groupby(order, key=lambda index: self._length(_side(sizes[index]))):
+            chosen, most = list(indices), max(1, _TOGETHER // length)
+            yield from (chosen[first : first + most] for first in range(0, len(chosen), most))
+
+    def _length(self, side: int) -> int:
+        count = side * side + 1
+        return count + self.first.attention.padding(count)
+
+    def _sequences(self, bags: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Vectors (G, D) and attention logits (N, H) of bags whose sequences are equally long, smaller squares first."""
+        sides = [_side(len(bag)) for bag in bags]
+        length = self._length(sides[0])
         # Under autocast the token stays float32 while the instances do not.
-        token = self.class_token.to(hidden.dtype).unsqueeze(0)
-        tokens, _ = self._layer(self.first, torch.cat([token, hidden, hidden[: side * side - count]]))
-        tokens = torch.cat([tokens[:1], self.positions(tokens[1:])])
-        tokens, logits = self._layer(self.second, tokens)
-        return self.norm(tokens[0]), logits[1 : count + 1]
+        token = self.class_token.to(bags[0].dtype).unsqueeze(0)
+        starts = [length - side * side - 1 for side in sides]
+        zeros = token.new_zeros(max(starts), self.num_features)
+        rows = [
+            (zeros[:start], token, bag, bag[: side * side - len(bag)])
+            for bag, side, start in zip(bags, sides, starts, strict=True)
+        ]
+        tokens = torch.cat([part for parts in rows for part in parts]).unflatten(0, (len(bags), length))
+        tokens, _ = self._layer(self.first, tokens, starts)
+        tokens, logits = self._layer(self.second, self._positioned(tokens, sides), starts)
+        vectors = self.norm(torch.stack([part[start] for part, start in zip(tokens, starts, strict=True)]))
+        counts = zip(logits, bags, starts, strict=True)
+        return vectors, [part[start + 1 : start + 1 + len(bag)] for part, bag, start in counts]
 
-    def _layer(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def _positioned(self, tokens: Tensor, sides: list[int]) -> Tensor:
+        """Tokens (G, p, D) with the convolutions of their squares, which stand at the end of each sequence."""
+        runs = [(side, len(list(same))) for side, same in groupby(sides)]
+        parts = []
+        for part, (side, _) in zip(tokens.split([count for _, count in runs]), runs, strict=True):
+            before = part.shape[1] - side * side
+            parts.append(torch.cat([part[:, :before], self.positions(part[:, before:])], dim=1))
+        return torch.cat(parts)
+
+    def _layer(self, layer: nn.Module, tokens: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
         if self.checkpoint and torch.is_grad_enabled():
-            return checkpoint(layer, tokens, use_reentrant=False)  # pyright: ignore[reportReturnType]
-        return layer(tokens)
+            return checkpoint(layer, tokens, starts, use_reentrant=False)  # pyright: ignore[reportReturnType]
+        return layer(tokens, starts)
+
+
+def _side(count: int) -> int:
+    """S = ⌈√N⌉, the side of the smallest square with room for N instances."""
+    return math.isqrt(count - 1) + 1

@@ -1,0 +1,165 @@
+"""Tables of a report: one row a run, settings that differ, and settings that all runs share."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ncmi.report.records import RunRecord
+
+
+class Cell(NamedTuple):
+    """A table's cell: what is shown, and the number or text that it is sorted by; ``None`` comes last."""
+
+    text: str
+    value: float | str | None = None
+
+
+class Column(NamedTuple):
+    """A column of the summary table: heading, meaning, cells, whether they are numbers, and the best of several."""
+
+    title: str
+    meaning: str
+    cells: list[Cell]
+    numeric: bool
+    best: float | None = None
+
+
+class Comparison(NamedTuple):
+    """Settings by dotted name: those in which runs differ, with a value for each run, and those that all share."""
+
+    different: list[tuple[str, list[str]]]
+    shared: list[tuple[str, str]]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _megabytes(value: float) -> str:
+    return f"{value / 1e6:,.0f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+# Heading, meaning, where the number stands in the facts of a run, and how it is shown.
+_COLUMNS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
+    ("test top-1, %", "right decisions on the test part", "headline.test.top1", _percent),
+    ("test top-5, %", "right class among the five best", "headline.test.top5", _percent),
+    ("macro F1, %", "mean F1 of the classes on the test part", "headline.test.macro_f1", _percent),
+    ("macro AUC, %", "mean one-versus-rest AUC on the test part", "headline.test.macro_auc", _percent),
+    ("balanced accuracy, %", "mean recall of the test part's classes", "headline.test.balanced_accuracy", _percent),
+    ("ECE, %", "expected calibration error on the test part, 15 bins", "headline.test.ece", _percent),
+    ("NLL", "mean negative log-likelihood of the test part", "headline.test.nll", _digits),
+    ("validation top-1, %", "right decisions on the validation part, last epoch", "last.validation_top1", _percent),
+    ("NCMI", "CMI / Γ of the test part: low is tight classes far apart", "information.test.ncmi", _digits),
+    ("CMI, nats", "scatter of a class's outputs, test part", "information.test.cmi", _digits),
+    ("Γ, nats", "separation between classes, test part", "information.test.gamma", _digits),
+    ("epochs", "epochs trained", "last.epoch", _whole),
+    ("s / epoch", "seconds an epoch", "last.seconds", lambda value: f"{value:.1f}"),
+    ("memory, MB", "peak memory of the process, or of the GPU's tensors", "peak_memory_bytes", _megabytes),
+    ("parameters", "numbers that are trained", "parameters", _whole),
+)
+
+
+_BETTER: dict[str, Callable[[list[float]], float]] = {
+    **dict.fromkeys(("test top-1, %", "test top-5, %", "macro F1, %", "macro AUC, %", "balanced accuracy, %"), max),
+    **dict.fromkeys(("ECE, %", "NLL"), min),
+}
+
+
+def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
+    """The summary table: words first, then each number that at least one run has."""
+    words = [
+        Column("loss", "the loss it was trained with", [_word(run, "loss") for run in runs], False),
+        Column("decision", "what the numbers of the test part decide by", [_decision(run) for run in runs], False),
+    ]
+    for section in ("data", "model"):
+        cells = [_word(run, section) for run in runs]
+        if len(set(cells)) > 1:
+            words.append(Column(section, f"the {section}", cells, False))
+    comparable = len({_word(run, "data") for run in runs}) == 1  # runs on other data are not better or worse
+    seeds = [Cell(str(run.config.get("seed", "–")), run.config.get("seed")) for run in runs]
+    numbers = [Column("seed", "of everything random", seeds, True)]
+    for title, meaning, path, show in _COLUMNS:
+        values = [_number(_facts(run), path) for run in runs]
+        if any(value is not None for value in values):
+            cells = [Cell("–") if value is None else Cell(show(value), value) for value in values]
+            numbers.append(Column(title, meaning, cells, True, _best(title, values) if comparable else None))
+    return [*words, *numbers]
+
+
+def _best(title: str, values: Sequence[float | None]) -> float | None:
+    """The best of two or more numbers that differ, in a column where one is better than another."""
+    known = [value for value in values if value is not None]
+    if len(set(known)) < 2 or title not in _BETTER:
+        return None
+    return _BETTER[title](known)
+
+
+def decision_rows(run: RunRecord) -> list[list[Cell]]:
+    """A run's decisions: what decides, then top-1 of test, validation and training part, top-5 and ECE of the test part."""
+    places = (("test", "top1"), ("validation", "top1"), ("train", "top1"), ("test", "top5"), ("test", "ece"))
+    rows = []
+    for row in run.decisions:
+        values = [_number(row["parts"], f"{part}.{name}") for part, name in places]
+        cells = [Cell("–") if value is None else Cell(_percent(value), value) for value in values]
+        rows.append([Cell(row["source"], row["source"]), *cells])
+    return rows
+
+
+def compare_settings(settings: Sequence[Mapping[str, Any]]) -> Comparison:
+    """Nested settings of several runs side by side.
+
+    >>> compare_settings([{"seed": 0, "loss": {"name": "ce"}}, {"seed": 0, "loss": {"name": "ncmi"}}])
+    Comparison(different=[('loss.name', ['ce', 'ncmi'])], shared=[('seed', '0')])
+    """
+    flat = [dict(_flattened(each)) for each in settings]
+    different, shared = [], []
+    for key in dict.fromkeys(key for each in flat for key in each):
+        values = [each.get(key, "–") for each in flat]
+        if len(set(values)) > 1:
+            different.append((key, values))
+        else:
+            shared.append((key, values[0]))
+    return Comparison(different, shared)
+
+
+def _flattened(settings: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
+    found = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            found += _flattened(value, f"{path}{key}.")
+        else:
+            found.append((f"{path}{key}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+    return found
+
+
+def _facts(run: RunRecord) -> dict[str, Any]:
+    summary = run.summary or {}
+    return {
+        **summary,
+        "headline": run.decisions[0]["parts"] if run.decisions else {},
+        "information": summary.get("evaluation", {}).get("information", {}),
+        "last": run.rows[-1] if run.rows else summary.get("last", {}),
+    }
+
+
+def _number(facts: Any, path: str) -> float | None:
+    for key in path.split("."):
+        facts = facts.get(key) if isinstance(facts, Mapping) else None
+    return float(facts) if isinstance(facts, int | float) else None
+
+
+def _word(run: RunRecord, section: str) -> Cell:
+    name = str(run.config.get(section, {}).get("name", "–"))
+    return Cell(name, name)
+
+
+def _decision(run: RunRecord) -> Cell:
+    return Cell(run.decisions[0]["source"], run.decisions[0]["source"]) if run.decisions else Cell("not finished")

@@ -1,0 +1,76 @@
+"""Tables: the numbers of the summaries, columns that have something to say, settings that differ."""
+
+import json
+
+import pytest
+
+from ncmi.report.records import RunRecord, read_runs
+from ncmi.report.tables import compare_settings, decision_rows, summary_columns
+
+
+def by_title(records):
+    return {column.title: column for column in summary_columns(records)}
+
+
+def test_numbers_are_those_of_the_summary(runs):
+    records = read_runs([runs.ncmi, runs.ce])
+    columns = by_title(records)
+    tops = [json.loads((path / "summary.json").read_text())["evaluation"] for path in (runs.ncmi, runs.ce)]
+    expected = [record["decisions"][0]["parts"]["test"]["top1"] for record in tops]
+    assert [cell.value for cell in columns["test top-1, %"].cells] == expected
+    assert [cell.text for cell in columns["test top-1, %"].cells] == [f"{100 * value:.2f}" for value in expected]
+    assert columns["test top-1, %"].best == (max(expected) if len(set(expected)) > 1 else None)
+    assert [cell.value for cell in columns["NCMI"].cells] == [top["information"]["test"]["ncmi"] for top in tops]
+    assert columns["NCMI"].best is None, "a low NCMI is not a high accuracy"
+    assert [cell.text for cell in columns["loss"].cells] == ["ncmi", "ce"]
+    areas = [record["decisions"][0]["parts"]["test"]["macro_auc"] for record in tops]
+    assert [cell.value for cell in columns["macro AUC, %"].cells] == areas
+    assert "data" not in columns, "it is the same in both"
+
+
+def test_a_stopped_run_has_the_numbers_of_its_last_epoch(runs):
+    columns = by_title(read_runs([runs.ce, runs.stopped]))
+    assert [cell.text for cell in columns["decision"].cells] == ["head", "not finished"]
+    assert columns["test top-1, %"].cells[1] == ("–", None)
+    first, second = columns["validation top-1, %"].cells
+    assert first == second
+    assert by_title(read_runs([runs.stopped])).keys() >= {"loss", "validation top-1, %", "epochs"}
+
+
+def test_metrics_of_slides_have_columns_where_a_run_has_them():
+    parts = {"test": {"n": 9, "top1": 0.5, "macro_f1": 0.25, "macro_auc": 0.75}}
+    decision = {"name": "own", "source": "head", "parts": parts}
+    run = RunRecord("a", None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
+    columns = by_title([run])
+    assert columns["macro AUC, %"].cells == [("75.00", 0.75)]
+    assert "balanced accuracy, %" not in columns
+
+
+def test_the_best_is_marked_where_numbers_differ():
+    def run(name, top1, ece):
+        decision = {"name": "own", "source": "head", "parts": {"test": {"top1": top1, "ece": ece}}}
+        return RunRecord(name, None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
+
+    columns = by_title([run("a", 0.5, 0.1), run("b", 0.75, 0.1), RunRecord("c", None, {})])
+    assert columns["test top-1, %"].best == 0.75
+    assert columns["ECE, %"].best is None
+    other = RunRecord("d", None, {"data": {"name": "other"}})
+    assert all(column.best is None for column in summary_columns([run("a", 0.5, 0.1), run("b", 0.75, 0.2), other]))
+
+
+def test_every_decision_of_a_run(runs):
+    (run,) = read_runs([runs.ncmi])
+    rows = decision_rows(run)
+    assert [row[0].text for row in rows] == ["learned q", "class means"]
+    assert all(len(row) == 6 and row[1].value is not None for row in rows)
+
+
+def test_settings_that_differ():
+    table = compare_settings([{"a": {"b": 1, "c": None}, "d": [1]}, {"a": {"b": 1.5, "c": None}, "e": {}}])
+    assert table.different == [("a.b", ["1", "1.5"]), ("d", ["[1]", "–"]), ("e", ["–", "{}"])]
+    assert table.shared == [("a.c", "null")]
+
+
+@pytest.mark.parametrize("settings", [[{}], [{}, {}]])
+def test_no_settings(settings):
+    assert compare_settings(settings) == ([], [])
