@@ -29,7 +29,7 @@ def moved(loss):
 
 def accuracies(text):
     """The numbers that a program printed after the word."""
-    return [float(number) for number in re.findall(r"accuracy[^\d]*([\d.]+\d)", text)]
+    return [float(number) for number in re.findall(r"accuracy.*? (\d\.\d+)", text)]
 
 
 def program(name, *arguments, launcher=()):
@@ -44,6 +44,11 @@ def program(name, *arguments, launcher=()):
 def test_bare_loop(tmp_path, capsys):
     assert moved(example("bare_loop")["main"](str(tmp_path)))
     assert min(accuracies(capsys.readouterr().out)) > 0.8
+
+
+def test_scikit_learn(capsys):
+    assert moved(example("with_scikit_learn")["main"]().criterion_)
+    assert min(accuracies(capsys.readouterr().out)) > 0.9
 
 
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.`:FutureWarning")  # Lightning's, of torch's trees

@@ -228,10 +228,7 @@ def _check_centroids(log_density: Tensor) -> None:
 
 
 def fit_sharpness(scores: Tensor, targets: Tensor, lowest: float, highest: float) -> tuple[float, bool]:
-    """The β = 1/T in [lowest, highest] with the smallest negative log-likelihood, and whether it lies inside.
-
-    Scores (N, C); targets are class indices (N,) or soft labels (N, C).
-    """
+    """The β = 1/T in [lowest, highest] with the smallest negative log-likelihood, and whether it lies inside."""
     if _likelihood_slope(scores, targets, lowest)[0] >= 0:
         return lowest, False
     if _likelihood_slope(scores, targets, highest)[0] <= 0:
@@ -254,8 +251,7 @@ def _likelihood_slope(scores: Tensor, targets: Tensor, beta: float) -> tuple[flo
         rows = rows.double()
         probs = (beta * rows).softmax(dim=1)
         mean = torch.linalg.vecdot(probs, rows)
-        soft = labels.is_floating_point()
-        own = torch.linalg.vecdot(labels.double(), rows) if soft else rows.gather(1, labels.unsqueeze(1)).squeeze(1)
+        own = rows.gather(1, labels.unsqueeze(1)).squeeze(1)
         slope += (mean - own).sum().item()
         curvature += torch.linalg.vecdot(probs, (rows - mean.unsqueeze(1)).square()).sum().item()
     return slope / len(scores), curvature / len(scores)

@@ -152,10 +152,10 @@ def search_weight_decay(features: Tensor, targets: Tensor, start: Line, toleranc
     return Choice(chosen, best, steepest)
 
 
-def held_out_rows(targets: Tensor, seed: int, share: float = HELD_OUT) -> Tensor:
-    """A mask (N,) of a share of each class, 20 % by default; at least one sample of a class that has two or more."""
+def held_out_rows(targets: Tensor, seed: int) -> Tensor:
+    """A mask (N,) of 20 % of each class, at least one sample of a class that has two or more."""
     count = targets.bincount()
-    quota = torch.maximum((share * count).round().long(), (count > 1).long())
+    quota = torch.maximum((HELD_OUT * count).round().long(), (count > 1).long())
     shuffled = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed)).to(targets.device)
     order = shuffled[targets[shuffled].argsort(stable=True)]
     ordered = targets[order]
