@@ -43,7 +43,7 @@ def main(folder: str) -> ncmi.NCMILoss:
     accuracy = ncmi.CentroidClassifier.from_loss(loss).score(network(images), labels)
     accelerator.print(
         f"accuracy on the training images {accuracy:.2f}, by the restored centroids, {accelerator.num_processes} process(es), "
-        f"which differ by {float((everyone - everyone[0]).abs().max())}"
+        f"whose centroids differ by {float((everyone - everyone[0]).abs().max())}"
     )
     accelerator.end_training()
     return loss

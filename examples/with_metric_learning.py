@@ -48,6 +48,8 @@ def main(folder: str) -> tuple[ncmi.NCMILoss, float]:
 
 
 class _Subtract(nn.Module):
+    center: torch.Tensor
+
     def __init__(self, center: torch.Tensor | None):
         super().__init__()
         self.register_buffer("center", center)

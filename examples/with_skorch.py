@@ -15,20 +15,20 @@ import ncmi
 class CentroidNet(NeuralNetClassifier):
     """Decides by the nearest centroid of the criterion."""
 
+    criterion_: ncmi.NCMILoss
+
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The class of each row."""
-        return ncmi.CentroidClassifier.from_loss(self.criterion_).predict(torch.from_numpy(self.forward(X))).numpy()
-
-    def forward(self, X: np.ndarray, training: bool = False) -> np.ndarray:
-        """Features of all rows."""
-        return torch.cat(list(self.forward_iter(X, training=training))).numpy()
+        classifier = ncmi.CentroidClassifier.from_loss(self.criterion_)
+        features = torch.from_numpy(self.predict_proba(X))  # what the network returns
+        return classifier.predict(features).numpy()
 
 
 def make() -> CentroidNet:
     """The net before training."""
     return CentroidNet(
         nn.Sequential(nn.Linear(64, 64), nn.ReLU()),
-        criterion=ncmi.NCMILoss,
+        criterion=ncmi.NCMILoss,  # pyright: ignore[reportArgumentType]
         criterion__num_classes=10,
         criterion__num_features=64,
         optimizer=torch.optim.SGD,
@@ -48,11 +48,11 @@ def main(folder: str) -> CentroidNet:
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     net = make().fit(images, labels)
-    files = {name: Path(folder, f"{name}.pt") for name in ("f_params", "f_criterion", "f_optimizer")}
-    net.save_params(**files)
+    weights, centroids = Path(folder, "network.pt"), Path(folder, "criterion.pt")
+    net.save_params(f_params=weights, f_criterion=centroids)
 
     restored = make().initialize()
-    restored.load_params(**files)
+    restored.load_params(f_params=weights, f_criterion=centroids)
     print(f"accuracy on the training images {restored.score(images, labels):.2f}, by the restored centroids")
     return restored
 
