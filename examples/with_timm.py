@@ -20,8 +20,8 @@ def main(folder: str) -> ncmi.NCMILoss:
     model = timm.create_model("resnet10t", num_classes=0, in_chans=1)
     loss = ncmi.NCMILoss(num_classes=10, num_features=model.num_features)
     optimizer = torch.optim.SGD(ncmi.parameter_groups(model, loss, lr=0.1), momentum=0.9)
-    for _ in range(4):
-        for inputs, targets in zip(images.split(64), labels.split(64), strict=True):
+    for _ in range(5):
+        for inputs, targets in zip(images.split(32), labels.split(32), strict=True):
             optimizer.zero_grad()
             loss(model(inputs), targets).backward()
             optimizer.step()

@@ -90,7 +90,7 @@ def test_timm_beside_the_environment(tmp_path):
     printed_by(*pip, "--target", packages, "timm", "torchvision")
     printed = printed_by("-c", TIMM, EXAMPLES / "with_timm.py", tmp_path, tmp_path / "loss.pt", path=(packages,))
     assert printed.startswith("512 features")
-    assert min(accuracies(printed)) > 0.2
+    assert min(accuracies(printed)) > 0.8
     loss = NCMILoss(10, 512)
     loss.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
     assert moved(loss)
