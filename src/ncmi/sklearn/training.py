@@ -81,7 +81,8 @@ class Learner:
             curves.training.append(self.epoch(samples, schedule))
             report = f"pass {epoch} of {epochs}: loss {curves.training[-1]:.4f}"
             if validation is not None:
-                curves.validation.append(self._loss_of(validation))
+                with torch.no_grad():
+                    curves.validation.append(self._loss(validation).item())
                 report += f", validation {curves.validation[-1]:.4f}"
                 if curves.validation[-1] == min(curves.validation):
                     best_epoch, best = epoch, self._state()
@@ -96,7 +97,10 @@ class Learner:
         return curves
 
     def epoch(self, samples: Samples, schedule: optim.lr_scheduler.LRScheduler | None = None) -> float:
-        """Mean loss of one pass over the samples in random order; without a schedule the rate stays."""
+        """Mean loss of one pass over the samples in random order; without a schedule the rate stays.
+
+        It leaves network and loss in evaluation mode.
+        """
         self.network.train()
         self.criterion.train()
         total, size = 0.0, len(samples.targets)
@@ -110,6 +114,8 @@ class Learner:
             if schedule is not None:
                 schedule.step()
             total += loss.item() * len(index)
+        self.network.eval()
+        self.criterion.eval()
         if not math.isfinite(total):
             raise FloatingPointError(
                 f"NCMIClassifier: the loss is not finite at learning_rate={self.learning_rate}. Pass a smaller one."
@@ -119,18 +125,10 @@ class Learner:
     @torch.no_grad()
     def features(self, rows: Tensor) -> Tensor:
         """Features (N, D) of standardised rows."""
-        self.network.eval()
         return torch.cat([self.network(part) for part in rows.split(_CHUNK)])
 
     def _loss(self, batch: Samples) -> Tensor:
         return (self.criterion(self.network(batch.rows), batch.targets) * batch.weight).mean()
-
-    @torch.no_grad()
-    def _loss_of(self, samples: Samples) -> float:
-        """The loss of held-out samples."""
-        self.network.eval()
-        self.criterion.eval()
-        return self._loss(samples).item()
 
     def _state(self) -> dict[str, dict[str, Tensor]]:
         return copy.deepcopy({"network": self.network.state_dict(), "criterion": self.criterion.state_dict()})
