@@ -8,7 +8,7 @@ from made_up_rows import RECIPE
 from ncmi.baselines import BASELINES
 from ncmi.criteria import create_criterion, list_criteria
 from ncmi.experiments.cells import Cell, Comparison, fingerprint
-from ncmi.experiments.losses import loss_notes, loss_overrides, loss_views, resolved_options
+from ncmi.experiments.losses import loss_notes, loss_overrides, loss_views, resolved_options, split_variant
 from ncmi.recipes import LOSS_OPTIONS, list_recipes
 from ncmi.training.config import Config, make_config
 
@@ -36,6 +36,30 @@ def test_the_recipes_own_loss_keeps_its_options(recipe):
         "objective": "theorem1",
     }
     assert comparison.config(Cell({"loss": "ce"}, 0.1, 0)).loss.options == {}
+
+
+def test_variants_of_a_loss_are_other_cells_with_its_options(recipe):
+    variants = ["ncmi", "ncmi:objective=theorem1:center=batch", "focal:gamma=3", "cmic:cmi_weight=0.2"]
+    comparison = Comparison(recipe, {"loss": variants}, 1, [0.1])
+    losses = [comparison.config(Cell({"loss": variant}, 0.1, 0)).loss for variant in variants]
+    assert losses[1].options == {"temperature": 0.5, "objective": "theorem1", "center": "batch"}
+    assert (losses[2].name, losses[2].options) == ("focal", {"gamma": 3})
+    assert losses[3].options == {**LOSS_OPTIONS["cmic"], "cmi_weight": 0.2}
+    assert len({comparison.cell_name(Cell({"loss": variant}, 0.1, 0)) for variant in variants}) == 4
+
+
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        ("ncmy:objective=theorem1", "a loss must be one of .* Did you mean 'ncmi'"),
+        ("ncmi:objectve=theorem1", "an option of 'ncmi' must be one of .* Did you mean 'objective'"),
+        ("ncmi:objective", "written as ncmi:option=value"),
+        ("ncmi:objective=", "written as ncmi:option=value"),
+    ],
+)
+def test_a_variant_that_cannot_be_gets_a_sentence(loss, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        split_variant(loss)
 
 
 def test_losses_with_required_options_get_them_and_a_note(recipe):

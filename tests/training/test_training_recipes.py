@@ -24,6 +24,7 @@ SHRUNK = {
     "cifar100/resnet50": [*NARROW, "data.train_size=100"],
     "cifar100/resnet101": [*NARROW, "data.train_size=100"],
     "cifar100/small": [*NARROW, "data.train_size=200", "data.validation=100"],
+    "cifar100/medium": [*NARROW, "data.train_size=200", "data.validation=100"],
     "digits": ["data.train_size=100"],
     "fashion-mnist/resnet": [*NARROW, "data.train_size=48", "data.validation=20"],
     "fashion-mnist/small": ["data.train_size=48", "data.validation=20", "model.options.hidden=[16, 8]"],

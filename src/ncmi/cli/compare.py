@@ -8,7 +8,12 @@ from typing import Any
 def add_arguments(parser: Any) -> None:
     """Arguments of the command."""
     parser.add_argument("recipe", type=str, help="a name that `ncmi recipes` lists, or a YAML file")
-    parser.add_argument("--losses", type=str, required=True, help="names with commas between them, as ce,ncmi; or all")
+    parser.add_argument(
+        "--losses",
+        type=str,
+        required=True,
+        help="names with commas between them, as ce,ncmi,ncmi:objective=theorem1 (a colon before each option); or all",
+    )
     parser.add_argument(
         "--models", type=str, help="compare these networks too, each with every loss (by default the recipe's)"
     )
@@ -73,12 +78,15 @@ def _factors(arguments: Any) -> dict[str, list[str]]:
 
 
 def _losses(text: str) -> list[str]:
-    from ncmi.checks import choose
     from ncmi.criteria import list_criteria
+    from ncmi.experiments.losses import split_variant
 
     if text.strip() == "all":
         return list_criteria()
-    return [choose("compare", "a loss", name, list_criteria()) for name in _names("--losses", text, "ce,ncmi; or all")]
+    losses = _names("--losses", text, "ce,ncmi; or all")
+    for loss in losses:
+        split_variant(loss)
+    return losses
 
 
 def _names(option: str, text: str, example: str) -> list[str]:

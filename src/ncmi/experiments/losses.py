@@ -4,6 +4,7 @@ import math
 from functools import cache
 from typing import Any
 
+from ncmi.checks import choose
 from ncmi.criteria import create_criterion, list_criteria, list_options
 from ncmi.recipes import LOSS_OPTIONS
 from ncmi.training.config import Config
@@ -34,7 +35,27 @@ def resolved_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     return {**defaults, **options}
 
 
-def loss_overrides(name: str, base: Config) -> list[str]:
+def split_variant(loss: str) -> tuple[str, list[str]]:
+    """The name and the options of a loss as a comparison has it, with options of its own behind colons.
+
+    >>> split_variant("ncmi:objective=theorem1:temperature=0.1")
+    ('ncmi', ['objective=theorem1', 'temperature=0.1'])
+    >>> split_variant("ce")
+    ('ce', [])
+    """
+    name, *options = loss.split(":")
+    choose("compare", "a loss", name, list_criteria())
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not (equals and value):
+            raise ValueError(
+                f"compare: options of a loss are written as {name}:option=value, with a colon before each; got {loss!r}."
+            )
+        choose("compare", f"an option of {name!r}", key, list_options(name))
+    return name, options
+
+
+def loss_overrides(loss: str, base: Config) -> list[str]:
     """The overrides that give ``base`` another loss at the same budget; a loss that it has already keeps its options.
 
     Epochs are divided by the loss's views and rounded up; what the schedule counts in epochs shrinks with them.
@@ -44,8 +65,12 @@ def loss_overrides(name: str, base: Config) -> list[str]:
     ['loss=focal']
     >>> loss_overrides("supcon", base)
     ['loss=supcon', 'epochs=3']
+    >>> loss_overrides("ncmi:temperature=0.1", base)
+    ['loss.options.temperature=0.1']
     """
+    name, options = split_variant(loss)
     found = [] if base.loss.name == name else [f"loss={name}"]
+    found += [f"loss.options.{option}" for option in options]
     if loss_views(name) == 1:
         return found
     epochs = _epochs(name, base)
@@ -58,14 +83,15 @@ def loss_overrides(name: str, base: Config) -> list[str]:
     return found
 
 
-def loss_notes(name: str, base: Config) -> list[str]:
+def loss_notes(loss: str, base: Config) -> list[str]:
     """What a reader of the table must know of a loss.
 
     >>> loss_notes("supcon", Config(epochs=15))
     ['supcon sees 2 views of each image in an epoch and gets 8 of 15 epochs: 1.07 times the images of the others.']
     """
     notes = []
-    if name in LOSS_OPTIONS:
+    name, own = split_variant(loss)
+    if name in LOSS_OPTIONS and not own:
         options = ", ".join(f"{option} {value}" for option, value in LOSS_OPTIONS[name].items())
         notes.append(
             f"{name} runs with {options}: a guess; its paper tunes them for each model, and those values were not checked."
