@@ -1,10 +1,11 @@
-# make demo: a first look on real data.   make test: every test.   make bench: speed and memory.
+# make demo: a first look on real data.   make test: checks and tests.   make test-all: and the examples with other frameworks.
+# make bench: speed and memory.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check browser bench clean
+.PHONY: setup demo test test-all check browser bench clean
 
 setup: $(READY)
 
@@ -19,6 +20,10 @@ demo: $(READY)
 # One thread a process: two busy processes with two OpenMP threads each are several times slower on small tensors.
 test: $(READY) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# Lightning, Accelerate, timm and others, some in two processes; timm and torchvision are fetched by their test.
+test-all: test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q -m integrations tests/test_integrations.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.estimators import measure, render
+from benchmarks.head import machine
+
 ROOT = Path(__file__).parents[1]
 HEADS = ["cross-entropy", "focal", "SupCon", "authors' formula", "theorem1", "centroid", "released", "harmonic"]
 
@@ -117,3 +120,12 @@ def test_a_step_on_a_large_bag_is_measured_and_told_in_a_sentence(quick: tuple[s
     text = document.read_text(encoding="utf-8")
     assert "One training step on a bag of 500 × 32 float16 numbers, 1 thread: abmil " in text
     assert "transmil with activation checkpointing " in text
+
+
+def test_estimators_are_measured_fold_by_fold():
+    rows = [row for name in ("LogisticRegression", "NearestCentroid") for row in measure(name, "iris")]
+    assert [row["fold"] for row in rows] == [*range(10), *range(10)]
+    table = render([row | {"sklearn": "1"} | machine() for row in rows])
+    first = [100 * row["accuracy"] for row in rows[:10]]
+    assert f"| LogisticRegression | {sum(first) / 10:.2f} ±" in table
+    assert "- LogisticRegression minus NearestCentroid: iris +" in table

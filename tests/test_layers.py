@@ -23,7 +23,7 @@ LAYERS = [
     {"loss"},
     {"metric"},
     {"heads"},
-    {"criteria"},
+    {"criteria", "sklearn"},
     {"evaluation"},
     {"report"},
     {"training"},

@@ -1,6 +1,7 @@
 """The README's code runs, here and from a wheel in an empty environment; its table and the citation are in step."""
 
 import re
+import runpy
 import subprocess
 import sys
 import venv
@@ -57,6 +58,28 @@ def test_the_benchmark_table_is_in_step_with_the_newest_run():
 
 def test_the_tables_of_the_documents_are_in_step_with_the_rows():
     run(sys.executable, "docs/tables.py", "--check")
+
+
+def test_the_table_of_estimators_is_in_step_with_the_rows():
+    run(sys.executable, "-m", "benchmarks.estimators", "--table", "docs/scikit-learn.md", "--check")
+
+
+def test_the_programs_in_the_documents_are_the_files():
+    run(sys.executable, "docs/examples.py", "--check")
+
+
+def test_the_check_sees_a_program_that_has_changed(tmp_path: Path):
+    filled = runpy.run_path(str(ROOT / "docs" / "examples.py"))["filled"]
+    (tmp_path / "one.py").write_text("print(1 + 1)\n")
+    page = "<!-- example: one.py -->\n<!-- end -->\n"
+    whole = filled(page, tmp_path, run=True)
+    assert "```python\nprint(1 + 1)\n```" in whole
+    assert "```text\n2\n```" in whole
+    assert filled(whole, tmp_path, run=False) == whole
+    (tmp_path / "one.py").write_text("import nothing_of_that_name\n")
+    changed = filled(whole, tmp_path, run=True)
+    assert "nothing_of_that_name" in changed
+    assert "```text\n2\n```" in changed
 
 
 def test_links_lead_to_files():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ncmi.objective import PerSample, RatioOfMeans, harmonic
     from ncmi.optim import parameter_groups
     from ncmi.presets import PRESETS
+    from ncmi.sklearn import NCMIClassifier as NCMIClassifier
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ _HOMES = {
     "PRESETS": "presets",
     "CentroidClassifier": "heads",
     "LinearProbe": "heads",
+    "NCMIClassifier": "sklearn",
     "NCMILoss": "loss",
     "NCMIMetric": "metric",
     "PerSample": "objective",
@@ -30,6 +32,7 @@ _HOMES = {
     "parameter_groups": "optim",
 }
 
+# Without NCMIClassifier: ``from ncmi import *`` shall not need scikit-learn.
 __all__ = [
     "PRESETS",
     "CentroidClassifier",
@@ -54,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

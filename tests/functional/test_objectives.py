@@ -14,6 +14,7 @@ from ncmi.functional import (
     feature_point,
     gamma,
     harmonic,
+    harmonic_logits,
     kl_divergence,
     kl_to_centroids,
     log_density,
@@ -64,6 +65,13 @@ def test_per_sample_objectives_equal_the_equations(points, centroids, labels):
     for exponent in (1.0, 2.5, 8.0):
         expected = oracle.harmonic(p, mass, q, exponent)
         torch.testing.assert_close(harmonic(points, centroids, targets, exponent), expected, rtol=0, atol=1e-10)
+
+
+def test_harmonic_logits_equal_the_equation(points, centroids):
+    divergences = [[oracle.kl(p, q) for q in centroids.probs] for p in points.probs]
+    for exponent in (1.0, 2.5, 8.0):
+        expected = -exponent * torch.tensor(divergences).double().log()
+        torch.testing.assert_close(harmonic_logits(points, centroids, exponent), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("labels", LABELS)

@@ -2,7 +2,7 @@
 
 from ncmi.functional.directions import spread_directions
 from ncmi.functional.divergence import cross_entropy, kl_divergence, kl_to_centroids, kl_to_own
-from ncmi.functional.objectives import Ratio, centroid, harmonic, released, theorem1
+from ncmi.functional.objectives import Ratio, centroid, harmonic, harmonic_logits, released, theorem1
 from ncmi.functional.simplex import (
     FeaturePoints,
     LogDensity,
@@ -44,6 +44,7 @@ __all__ = [
     "feature_point",
     "gamma",
     "harmonic",
+    "harmonic_logits",
     "kl_divergence",
     "kl_to_centroids",
     "kl_to_own",

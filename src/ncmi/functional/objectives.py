@@ -85,16 +85,22 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
     r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\big(1+\sum_{v\ne y}(D_y/D_v)^k\big)`.
 
     :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
-    one. It equals cross-entropy on the logits :math:`-k\ln D_v`, and is computed so; soft labels (B, C) therefore work as
-    in soft cross-entropy.
+    one. It is cross-entropy on :func:`harmonic_logits`; soft labels (B, C) therefore work as in soft cross-entropy.
+    """
+    return F.cross_entropy(harmonic_logits(points, centroids, exponent), targets, reduction="none")
+
+
+def harmonic_logits(points: Points, centroids: Centroids, exponent: float = 4.0) -> Tensor:
+    r"""Logits (B, C) of which :func:`harmonic` is the cross-entropy, :math:`-k\ln D(p_x\|q^v)`: the largest is the nearest.
+
+    Their softmax is the probability of each class that a network trained with ``harmonic`` states.
 
     The logarithm has a pole at D = 0, and the matrix product that gives D resolves no more than four times the type's machine
     epsilon (float32: 5e-7, the worst error seen is 3e-7): smaller divergences are set to it, which also keeps the gradient
     finite where p = q^v.
     """
     divergence = kl_to_centroids(points, centroids.log_density)
-    logits: Tensor = _NegativeLogPower.apply(divergence, exponent)  # pyright: ignore[reportAssignmentType]
-    return F.cross_entropy(logits, targets, reduction="none")
+    return _NegativeLogPower.apply(divergence, exponent)  # pyright: ignore[reportReturnType]
 
 
 def _resolution(divergence: Tensor) -> float:
