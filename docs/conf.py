@@ -26,6 +26,8 @@ nitpick_ignore_regex = [
     (r"py:class", r"ncmi\.(criteria\.memory\.Labelled|evaluation\.features\.Batches)"),
 ]
 
+highlight_language = "none"  # of blocks that name none: commands, and what they print
+
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_custom_sections = [("Shape", "notes_style")]

@@ -13,17 +13,23 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util.logging import getLogger
 
-# After a function's name, as ln, comes an invisible sign that browsers draw without a space; before a bracket none is wanted.
-NAME_OF_FUNCTION = re.compile(r"(<mo>\u2061</mo>)(?!\s*<mo[^>]*>\()")
+# The name of a function, as ln, and the invisible sign after it, which browsers draw without any space.
+FUNCTION = re.compile(r"<mi>(\w+)</mi>\s*<mo>(?:&ApplyFunction;|\u2061)</mo>(?P<bracket>\s*<mo[^>]*>\()?")
 
 
 def mathml(node: nodes.Node, as_block: bool) -> str:
     """The formula of a node; one that docutils does not understand is a warning, and stands there as it was written."""
     try:
-        return NAME_OF_FUNCTION.sub(r'\1<mspace width="0.17em"></mspace>', tex2mathml(node.astext(), as_block=as_block))
+        return FUNCTION.sub(spaced, tex2mathml(node.astext(), as_block=as_block))
     except MathError as error:
         getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
         return f"<code>{escape(node.astext())}</code>"
+
+
+def spaced(function: re.Match[str]) -> str:
+    """The name of a function with a thin space on both sides, but none before a bracket."""
+    after = "0em" if function["bracket"] else "0.17em"
+    return f'<mo lspace="0.17em" rspace="{after}">{function[1]}</mo>{function["bracket"] or ""}'
 
 
 def render_inline(translator: Any, node: nodes.math) -> None:

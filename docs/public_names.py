@@ -20,8 +20,8 @@ def readable(app: Sphinx, kind: str, name: str, value: Any, options: Any, signat
 
 
 def keep_letters(app: Sphinx, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Descriptions such as ``num_classes: C.`` as sentences; reStructuredText takes a lone letter for the start of a list."""
-    lines[:] = [re.sub(r"^(:(?:param|ivar|vartype)? ?[^:]*: )([A-Z]\.$)", r"\1\\\2", line) for line in lines]
+    """Descriptions such as ``num_classes: C.`` as they are; reStructuredText takes a lone letter for the start of a list."""
+    lines[:] = [re.sub(r"^(\s*)([A-Z]\.)$", r"\1\\\2", line) for line in lines]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
