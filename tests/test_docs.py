@@ -3,6 +3,7 @@
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 from ncmi.cli import main
+from ncmi.recipes import read_recipe
+from ncmi.training.config import make_config
 
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -97,6 +100,24 @@ def test_the_program_for_several_processes_runs_in_two(tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("NCMI ")
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["loss"]["centroids.xi"].shape == (5, 16)
+
+
+def test_the_recipe_builds_on_another(tmp_path):
+    (recipe,) = re.findall(
+        r"^```yaml\n(.*?)^```", (DOCS / "extending.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    (tmp_path / "mine.yaml").write_text(recipe, encoding="utf-8")
+    config = make_config(read_recipe("mine.yaml"))
+    assert (config.model.name, config.model.options["width"], config.data.name) == ("resnet10_slim", 32, "cifar100")
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.stem)
+def test_trainings_that_are_shown_have_settings_that_exist(page, capsys):
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for command in re.findall(r"^(?:torchrun .* -m )?ncmi (train .*)$", text, re.MULTILINE):
+        words = shlex.split(command, comments=True)
+        if "…" not in words and not words[1].endswith(".yaml"):
+            assert main([*words, "--dry-run"]) == 0, capsys.readouterr().err
 
 
 def test_every_page_is_in_one_list():
