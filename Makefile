@@ -1,17 +1,17 @@
 # make demo: a first look on real data.   make test: checks and tests.   make test-all: and the examples with other frameworks.
-# make bench: speed and memory.
+# make docs: the site.   make bench: speed and memory.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all check browser bench clean
+.PHONY: setup demo test test-all check docs browser bench clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,docs]'
 	touch $(READY)
 
 demo: $(READY)
@@ -30,6 +30,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# The site of docs/, to be opened at docs/_build/html/index.html; any warning fails it.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going --nitpicky --quiet docs docs/_build/html
+
 # The tests of `ncmi report` open its page in Chromium. Where it is missing and cannot be installed they are skipped.
 browser:
 	command -v chromium || (apt-get update -qq && apt-get install -qq --yes chromium > /dev/null) || true
@@ -41,4 +45,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.table README.md
 
 clean:
-	rm -rf $(VENV) demo dist build .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist build docs/_build .pytest_cache .ruff_cache .hypothesis

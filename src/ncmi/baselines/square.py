@@ -20,7 +20,7 @@ class SquareLoss(LogitsLoss):
 
     Args:
         num_classes: C.
-        true_class_weight: k. ``None``: 1, from 1000 classes on 15 (:func:`square_loss_settings`).
+        true_class_weight: k. ``None``: 1, from 1000 classes on 15 (``square_loss_settings``).
         target_value: M. ``None``: 1 up to 42 classes, 15 below 1000, then 30.
         settings: ``weight``, ``ignore_index`` and ``reduction``; see :class:`ncmi.baselines.base.Baseline`.
 

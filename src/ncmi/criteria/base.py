@@ -22,9 +22,9 @@ class Criterion(nn.Module):
     num_classes: int
     num_features: int
     decision: str
-    """Name of the decision in tables: ``"learned q"``, ``"head"``."""
+    """Name of the decision in tables, such as ``"learned q"`` or ``"head"``."""
     headline: str = "own"
-    """The decision that the loss is judged by: its own, or ``"linear probe"`` for a loss that has none."""
+    """The decision that the loss is judged by; ``"linear probe"`` for a loss without one of its own."""
     own_lr: float = 1.0
     """The learning rate that :meth:`own_parameters` want from SGD."""
     probabilities_need_temperature: bool

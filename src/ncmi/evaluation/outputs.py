@@ -55,7 +55,7 @@ class Outputs:
     features: Tensor
 
     def to_dict(self) -> dict[str, Any]:
-        """Tensors, strings and a list of strings by name: what :func:`ncmi.tensor_files.save_checkpoint` takes."""
+        """Tensors, strings and a list of strings by name: what ``tensor_files.save_checkpoint`` takes."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod

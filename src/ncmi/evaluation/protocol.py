@@ -30,12 +30,12 @@ class Criterion(Protocol):
 
     @property
     def decision(self) -> str:
-        """What decides, in words: ``"learned q"``, ``"head"``."""
+        """What decides, in words, such as ``"learned q"`` or ``"head"``."""
         ...
 
     @property
     def probabilities_need_temperature(self) -> bool:
-        """Whether the softmax of the scores needs a fitted temperature: true for divergences, false for logits."""
+        """Whether the softmax of the scores needs a fitted temperature; that of logits does not, that of divergences does."""
         ...
 
     def __call__(self, features: Tensor, targets: Tensor) -> Tensor:

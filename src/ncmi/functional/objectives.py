@@ -35,7 +35,7 @@ def theorem1(statistics: ClassStatistics, centroids: Centroids) -> Ratio:
 
     .. math::
         F(q) = \frac{\frac1N\sum_x D(p_x\|q^{c_x})}
-                    {\frac1{N^2}\sum_{x,z:\,c_x\ne c_z}\big[H(p_x,p_z) - H(p_x,q^{c_x})\big]}
+                    {\frac1{N^2}\sum_{x,z:\,c_x\ne c_z}\bigl[H(p_x,p_z) - H(p_x,q^{c_x})\bigr]}
 
     Identities: numerator = CMI + Σ_y (n_y/N) D(s^y‖q^y), denominator = Γ − Σ_y [n_y(N−n_y)/N²] D(s^y‖q^y). So over q the
     minimum is NCMI, reached at q = s, **as long as the denominator is positive**: elsewhere the ratio is negative and
@@ -82,7 +82,7 @@ def released(points: Points, centroids: Centroids, targets: Tensor) -> Tensor:
 
 
 def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: float = 4.0) -> Tensor:
-    r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\big(1+\sum_{v\ne y}(D_y/D_v)^k\big)`.
+    r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\bigl(1+\sum_{v\ne y}(D_y/D_v)^k\bigr)`.
 
     :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
     one. It is cross-entropy on :func:`harmonic_logits`; soft labels (B, C) therefore work as in soft cross-entropy.

@@ -134,8 +134,8 @@ def simplex_point(logits: Tensor, simplex: Simplex = "nsf", bound: float | None 
     Args:
         logits: any real vectors.
         simplex: ``"nsf"`` (the method) or ``"softmax"`` (the ablation).
-        bound: a known bound on |logits|, such as 1/τ for :func:`scale_features`. With a small one the sigmoid is formed
-            once and reused; without one the smallest logit decides whether that is safe.
+        bound: the largest size that a logit can have, as 1/τ for :func:`scale_features`. With a small one the sigmoid is
+            formed once and reused; without one the smallest logit decides whether that is safe.
     """
     return SimplexPoint(*_Simplex.apply(logits, simplex, _is_bounded(logits, bound)))  # pyright: ignore[reportGeneralTypeIssues]
 

@@ -48,7 +48,7 @@ class Anchored(BagModel):
     """Any bag model, with the distance of its attention from that of a slow anchor as its auxiliary loss term.
 
     The anchor is a copy of the model that moves towards it by 1 − ``decay`` after each optimiser step (seen at the first
-    forward pass in training mode that follows it; :class:`~ncmi.models.mil.updates.UpdateCounter`). It has no gradient,
+    forward pass in training mode that follows it; ``updates.UpdateCounter``). It has no gradient,
     stays in ``eval()`` mode and is part of the ``state_dict``.
 
     Args:

@@ -56,7 +56,7 @@ class BagModel(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What instances are cast to: the dtype of the first parameter, float32 for a model without any."""
+        """The dtype that instances are cast to, that of the first parameter; float32 for a model without any."""
         return next((parameter.dtype for parameter in self.parameters()), torch.float32)
 
 

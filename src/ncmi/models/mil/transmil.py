@@ -69,7 +69,7 @@ class TransMIL(BagModel):
     """The class token after two attention layers over the bag, with convolutions of its square layout between them.
 
     1. h = ReLU(W x + b). 2. The first S² − N tokens follow again, for a square. 3. The class token goes first. 4. A layer
-    of attention. 5. :class:`PyramidPositions` on all but the class token. 6. A second layer. 7. LayerNorm; the class token
+    of attention. 5. ``PyramidPositions`` on all but the class token. 6. A second layer. 7. LayerNorm; the class token
     is the bag vector.
 
     The result depends on the order of the instances, and would change with more padding than the attention's own: the bags
