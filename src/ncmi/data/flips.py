@@ -22,6 +22,7 @@ class Flips(NamedTuple):
 def flip_labels(targets: Tensor, share: float, num_classes: int, seed: int = 0) -> Flips:
     """``targets`` (N,) with ``share`` of them, rounded to whole samples, changed to another class, each as likely.
 
+    >>> import torch
     >>> flips = flip_labels(torch.zeros(10, dtype=torch.int64), 0.2, num_classes=3)
     >>> len(flips.changed), bool((flips.targets[flips.changed] != 0).all())
     (2, True)
