@@ -9,8 +9,6 @@ from pathlib import Path
 
 import torch
 
-from ncmi import NCMILoss
-
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 
@@ -29,9 +27,9 @@ def printed_by(*command, path=()):
 
 
 def moved(loss):
-    """Whether the centroids are no longer where they start."""
-    start = NCMILoss(loss.num_classes, loss.num_features).centroids.xi
-    return not torch.allclose(loss.centroids.xi, start, atol=1e-3) and bool(loss.centroids.xi.isfinite().all())
+    """Whether the centroids are no longer where they start: random directions, but always orthogonal and of length 1/τ."""
+    xi = loss.centroids.xi.detach() * loss.temperature
+    return not torch.allclose(xi @ xi.T, torch.eye(len(xi)), atol=1e-3) and bool(xi.isfinite().all())
 
 
 def accuracies(text):

@@ -3,6 +3,13 @@
 import torch
 from programs import accuracies, example, moved
 
+from ncmi import NCMILoss
+
+
+def test_centroids_that_no_optimiser_moved_are_seen():
+    for num_features in (64, 512):
+        assert not moved(NCMILoss(10, num_features))
+
 
 def test_bare_loop(tmp_path, capsys):
     assert moved(example("bare_loop")["main"](str(tmp_path)))
