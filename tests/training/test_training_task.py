@@ -169,7 +169,12 @@ def test_the_monitor_warns_when_classes_stay_merged():
 
 
 def test_the_monitor_warns_when_classes_merge_again_and_repeats_only_what_is_worse():
-    assert warned(CollapseMonitor(100), [2, 0, 3, 12, 5, 6, 20, 30, 40, 60]) == [4, 8, 10]
+    assert warned(CollapseMonitor(100), [2, 0, 3, 12, 15, 20, 30, 40, 60]) == [5, 7, 9]
+
+
+def test_the_monitor_is_silent_when_the_number_jumps_for_an_epoch():
+    assert warned(CollapseMonitor(100), [2, 0, 3, 12, 5, 6, 20, 3]) == []
+    assert warned(CollapseMonitor(10), [0, 2, 0, 2, 0, 2]) == []
 
 
 def test_the_monitor_is_silent_when_a_rare_class_of_two_leans_to_the_common_one():

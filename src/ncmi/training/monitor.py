@@ -77,10 +77,12 @@ class CollapseMonitor:
         if row.get("shared_classes") is None:
             return None
         epoch, shared, few = row["epoch"], int(row["shared_classes"]), max(1.0, _FEW * self.num_classes)
-        before, self.history = self.history, [*self.history, shared]
-        rose = bool(before) and shared > 2 * min(before) + few
+        self.history.append(shared)
+        # Two epochs in a row: in a healthy run at a large rate the number jumps for one.
+        before, last = self.history[:-2], self.history[-2:]
+        rose = bool(before) and min(last) > 2 * min(before) + few
         recent, earlier = self.history[-_PATIENCE:], self.history[:-_PATIENCE]
-        stalled = bool(earlier) and shared > few and min(recent) >= 0.9 * min(earlier)
+        stalled = bool(earlier) and min(recent) > few and min(recent) >= 0.9 * min(earlier)
         self.constant_epochs = self.constant_epochs + 1 if row["decided_classes"] < _ONE else 0
         constant = shared > 0 and self.constant_epochs > _PATIENCE
         if not (rose or stalled or constant) or shared < 2 * self.warned_at:
