@@ -8,6 +8,14 @@ from ncmi.experiments.folder import ComparisonFolder
 from ncmi.experiments.plan import make_plans
 from ncmi.experiments.rows import Row, RowFile
 
+# Rows that may hold what a comparison needs, below the folder of results.
+_PLACES = ("compare/*/rows.jsonl", "study/*/rows.jsonl", "reproduce/*/*/*/rows.jsonl")
+
+
+def row_files(results: Path) -> list[Path]:
+    """All files of rows of comparisons below a folder of results."""
+    return [path for pattern in _PLACES for path in sorted(results.glob(pattern))]
+
 
 def take_over(folder: ComparisonFolder, comparison: Comparison, others: Iterable[Path]) -> int:
     """How many rows were copied, unchanged, from other files of rows into the folder of a comparison.
@@ -20,11 +28,7 @@ def take_over(folder: ComparisonFolder, comparison: Comparison, others: Iterable
         comparison: what is compared.
         others: files of rows.
     """
-    found: dict[str, Row] = {}
-    for path in others:
-        rows = RowFile(path).rows()
-        found |= {name: row for name, row in rows.items() if name not in found or "failed" not in row}
-    taken = 0
+    found, taken = read_others(others), 0
     while True:  # a rate that comes over can be the best one, and then more cells are needed
         plans = make_plans(comparison, folder.rows.rows())
         names = [comparison.fingerprint(cell) for plan in plans for cell in plan.missing]
@@ -34,3 +38,12 @@ def take_over(folder: ComparisonFolder, comparison: Comparison, others: Iterable
         for row in needed:
             folder.rows.append(row)
         taken += len(needed)
+
+
+def read_others(paths: Iterable[Path]) -> dict[str, Row]:
+    """The rows of several files by fingerprint; one that failed only where no other came to its end."""
+    found: dict[str, Row] = {}
+    for path in paths:
+        rows = RowFile(path).rows()
+        found |= {name: row for name, row in rows.items() if name not in found or "failed" not in row}
+    return found

@@ -1,8 +1,9 @@
 """``describe_item``: the runs of an item, which of them are done, and how long the rest takes as far as that can be said."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -12,6 +13,7 @@ from ncmi.experiments.losses import loss_views
 from ncmi.experiments.plan import make_plans
 from ncmi.experiments.reproduce.item import Item, Place
 from ncmi.experiments.rows import Row
+from ncmi.experiments.take_over import read_others, row_files
 from ncmi.models import create_model
 from ncmi.training.config import Config
 
@@ -47,16 +49,22 @@ class _Run:
         )
 
 
-def describe_item(item: Item, place: Place, tflops: float = TFLOPS) -> str:
+def describe_item(item: Item, place: Place, tflops: float = TFLOPS, results: Path = Path("results")) -> str:
     """The runs of an item, one line each, what the scale needs, and an estimate of the time that is left.
 
     Args:
         item: the table or figure.
         place: where its work goes.
         tflops: of a GPU, in 10¹² operations a second, for the estimate of ``full``.
+        results: the folder below which rows of other work are looked for.
     """
     comparisons = item.comparisons(place.scale)
-    runs = [run for name, comparison in comparisons.items() for run in _runs(name, comparison, place)]
+    others = read_others(row_files(results))
+    runs = [
+        run
+        for name, comparison in comparisons.items()
+        for run in _runs(name, comparison, {**others, **place.part(name).rows.rows()})
+    ]
     lines = [
         f"{item.name} at scale {place.scale}: {item.title}.",
         *(run.line for run in runs),
@@ -75,9 +83,8 @@ def describe_item(item: Item, place: Place, tflops: float = TFLOPS) -> str:
     return "\n".join(lines)
 
 
-def _runs(name: str, comparison: Comparison, place: Place) -> Iterator[_Run]:
+def _runs(name: str, comparison: Comparison, rows: Mapping[str, Row]) -> Iterator[_Run]:
     """The cells that the rows call for so far: every rate at seed 0, and every seed at the best rate once it is known."""
-    rows = place.part(name).rows.rows()
     for plan in make_plans(comparison, rows):
         chosen = comparison.rates[0] if len(comparison.rates) == 1 else plan.chosen
         cells = {(rate, 0): None for rate in plan.rates}

@@ -4,12 +4,9 @@ from pathlib import Path
 
 from ncmi.experiments.compare import compare
 from ncmi.experiments.reproduce.item import Item, Piece, Place
-from ncmi.experiments.take_over import take_over
+from ncmi.experiments.take_over import row_files, take_over
 from ncmi.report.drawing import save_figure, style
 from ncmi.tensor_files import write_atomically
-
-# Rows that may hold what an item needs, below the folder of results.
-_OTHERS = ("compare/*/rows.jsonl", "study/*/rows.jsonl", "reproduce/*/*/*/rows.jsonl")
 
 
 def reproduce(item: Item, place: Place, results: Path = Path("results")) -> Piece:
@@ -24,7 +21,7 @@ def reproduce(item: Item, place: Place, results: Path = Path("results")) -> Piec
     for name, comparison in comparisons.items():
         folder = place.part(name)
         folder.join(comparison)
-        if taken := take_over(folder, comparison, other_rows(results, folder.rows.path)):
+        if taken := take_over(folder, comparison, row_files(results)):
             place.say(f"{item.name}, {name}: {taken} rows of the same runs taken over from other folders of {results}.")
     if item.prepare is not None:
         item.prepare(place)
@@ -33,12 +30,6 @@ def reproduce(item: Item, place: Place, results: Path = Path("results")) -> Piec
     if item.measure is not None:
         item.measure(place)
     return write_piece(item, place)
-
-
-def other_rows(results: Path, own: Path) -> list[Path]:
-    """All files of rows that ``own`` may take from."""
-    found = [path for pattern in _OTHERS for path in sorted(results.glob(pattern))]
-    return [path for path in found if path.resolve() != own.resolve()]
 
 
 def write_piece(item: Item, place: Place) -> Piece:
