@@ -4,7 +4,7 @@ from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.methods import OWN_AND_PROBE, Method, Network, count_seeds, method_table
 from ncmi.experiments.reproduce.paper_numbers import CIFAR100
-from ncmi.experiments.reproduce.parts import PROBE, paragraphs, read_parts
+from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, read_parts, what_was_run
 
 _LOSSES = ["ce", "label-smoothing", "anticlass", "squentropy", "square", "poly1", "supcon", "focal", "ncmi"]
 _NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101")
@@ -50,8 +50,8 @@ def piece(place: Place) -> Piece:
             method_table(networks, {"top1": ""}, _paper),
             f"Top-1 in % on the test set at the last epoch, {count_seeds(networks[0].part)}. {OWN_AND_PROBE}",
             _beside_the_paper(place.scale),
-            [line for network in networks for line in network.standings()],
-            [note for part in parts.values() for note in part.notes()],
+            points(STANDS, [line for network in networks for line in network.standings()]),
+            what_was_run(parts.values()),
         ),
         {},
     )

@@ -7,7 +7,7 @@ from ncmi.experiments.reproduce.image_folder import write_image_folder
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.methods import OWN_AND_PROBE, Method, Network, count_seeds, method_table
 from ncmi.experiments.reproduce.paper_numbers import IMAGENET
-from ncmi.experiments.reproduce.parts import PROBE, paragraphs, read_parts
+from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, read_parts, what_was_run
 
 _LOSSES = ["ce", "label-smoothing", "focal", "supcon", "ncmi"]
 _NETWORKS = ("resnet50", "resnet101")
@@ -61,8 +61,8 @@ def piece(place: Place) -> Piece:
             f"In % on the test images at the last epoch, {count_seeds(networks[0].part)}; trained at {data.train_resolution} "
             f"pixels, evaluated at {data.test_resolution}. {OWN_AND_PROBE}",
             _beside_the_paper(place.scale),
-            [line for network in networks for line in network.standings()],
-            [note for part in parts.values() for note in part.notes()],
+            points(STANDS, [line for network in networks for line in network.standings()]),
+            what_was_run(parts.values()),
         ),
         {},
     )

@@ -15,6 +15,7 @@ from ncmi.experiments.table import percent
 
 FITTED = "fitted centroids"
 PROBE = "linear probe"
+STANDS = "Where NCMI stands:"
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,23 @@ def mean(found: Spread | None) -> float | None:
     return None if found is None else found.mean
 
 
-def paragraphs(*groups: Iterable[str | None] | str) -> str:
-    """Markdown of paragraphs, each once; strings, and lists of them whose sentences make one list of points."""
-    found: list[str] = []
-    for group in groups:
-        if isinstance(group, str):
-            found.append(group)
-        elif points := list(dict.fromkeys(f"- {line}" for line in group if line)):
-            found.append("\n".join(points))
-    return "\n\n".join(found) + "\n"
+def points(title: str, lines: Iterable[str]) -> str:
+    """A list in Markdown below its title, each line once; nothing of no lines.
+
+    >>> print(points("What was run:", ["digits", "digits"]))
+    What was run:
+    <BLANKLINE>
+    - digits
+    """
+    found = [f"- {line}" for line in dict.fromkeys(lines)]
+    return "\n".join([title, "", *found]) if found else ""
+
+
+def what_was_run(parts: Iterable[Part]) -> str:
+    """The notes of all parts."""
+    return points("What was run:", [note for part in parts for note in part.notes()])
+
+
+def paragraphs(*texts: str) -> str:
+    """Markdown of paragraphs; empty ones are left out."""
+    return "\n\n".join(filter(None, texts)) + "\n"

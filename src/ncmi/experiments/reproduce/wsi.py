@@ -3,7 +3,7 @@
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.paper_numbers import WSI
-from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, read_parts
+from ncmi.experiments.reproduce.parts import FITTED, PROBE, STANDS, Part, paragraphs, points, read_parts, what_was_run
 from ncmi.experiments.statistics import Interval, paired_difference
 from ncmi.experiments.table import markdown_table, percent_difference
 
@@ -69,8 +69,8 @@ def piece(place: Place) -> Piece:
             "model, paired by split, with 95 % t intervals. LP is a linear probe on the bag's vector; own is the head for ce "
             "and the nearest centroid for ncmi.",
             _beside_the_paper(place.scale),
-            standings,
-            [note for part in parts.values() for note in part.notes()],
+            points(STANDS, standings),
+            what_was_run(parts.values()),
         ),
         {},
     )
