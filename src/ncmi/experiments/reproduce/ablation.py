@@ -3,7 +3,7 @@
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.paper_numbers import ABLATION
-from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, mean, paragraphs, read_parts
+from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, mean, paragraphs, points, read_parts, what_was_run
 from ncmi.experiments.table import markdown_table
 
 # Options of the loss. The published script's are written out, because a preset takes no others beside it.
@@ -57,8 +57,8 @@ def piece(place: Place) -> Piece:
             markdown_table(header, body, left=3),
             "Top-1 in % on the test set at the last epoch: by the nearest centroid (CC) and by a linear probe (LP).",
             _beside_the_paper(place.scale),
-            [sentence for objective in _OBJECTIVES for sentence in _sentences(part, objective)],
-            part.notes(),
+            points("What it costs:", [line for objective in _OBJECTIVES for line in _sentences(part, objective)]),
+            what_was_run([part]),
         ),
         {},
     )
@@ -81,18 +81,11 @@ def _sentences(part: Part, objective: str) -> list[str]:
         nothing = "; it comes to nothing" if value < _CHANCE <= whole else ""
         found.append(f"{objective}: leaving out {what} {effect} (CC, {100 * whole:.2f} to {100 * value:.2f}){nothing}.")
     if found:
-        place = "the paper's" if found and _agrees(share) else "not the paper's"
-        found.append(f"{objective}: the order, NSF with a centre before NSF alone before softmax, is {place}.")
+        values = {cell: value for cell in ABLATION if (value := share(*cell)) is not None}
+        order = sorted(values, key=lambda cell: -values[cell])
+        same = order == sorted(values, key=lambda cell: -ABLATION[cell])
+        found.append(f"{objective}: the order of the lines by CC is {'' if same else 'not '}the paper's.")
     return found
-
-
-def _agrees(share) -> bool:
-    values = [
-        share("nsf", "ema"),
-        share("nsf", "none"),
-        max(share("softmax", center) or 0 for center in ("ema", "none")),
-    ]
-    return None not in values and values == sorted(values, reverse=True)
 
 
 def _beside_the_paper(scale: Scale) -> str:

@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
-from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, mean, paragraphs, read_parts, standing
+from ncmi.experiments.reproduce.parts import (
+    FITTED,
+    PROBE,
+    STANDS,
+    Part,
+    mean,
+    paragraphs,
+    points,
+    read_parts,
+    standing,
+    what_was_run,
+)
 from ncmi.experiments.table import markdown_table
 from ncmi.report.drawing import COLORS
 
@@ -67,9 +78,9 @@ def piece(place: Place) -> Piece:
             "Top-1 in % on the test set at the last epoch, by batch size. The rate is in proportion to the batch size, at "
             f"most {_LARGEST_RATE:g}: {rates}. No rate was chosen on validation.",
             _beside_the_paper(place.scale),
-            [line for size, part in zip(sizes, parts.values(), strict=True) for line in _standings(size, part)],
-            _losses_over_sizes(list(parts.values()), shown),
-            [note for part in parts.values() for note in part.notes()],
+            points(STANDS, [line for part in parts.values() for line in _standings(part)]),
+            points("What small batches cost:", _losses_over_sizes(list(parts.values()), shown)),
+            what_was_run(parts.values()),
         ),
         {"batch-size": _draw(sizes, list(parts.values()), shown)},
     )
@@ -79,10 +90,10 @@ def _share(part: Part, line: tuple[str, str, str]) -> float | None:
     return mean(part.spread(line[2], "top1", loss=line[1]))
 
 
-def _standings(size: int, part: Part) -> list[str]:
+def _standings(part: Part) -> list[str]:
     rivals = {line[0]: _share(part, line) for line in _LINES if line[1] != "ncmi"}
     found = [standing(line[0], _share(part, line), rivals, part.samples) for line in _LINES if line[1] == "ncmi"]
-    return [f"Batch {size}: {sentence}" for sentence in found if sentence]
+    return [f"Batch {part.comparison.base.batch_size}: {sentence}" for sentence in found if sentence]
 
 
 def _losses_over_sizes(parts: list[Part], shown: list[tuple[str, str, str]]) -> list[str]:
