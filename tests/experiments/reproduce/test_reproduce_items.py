@@ -76,7 +76,10 @@ def test_cifar100_with_ncmi_ahead_and_behind(tmp_path):
     assert lines_of(text, "NCMI-LP ") == [["NCMI-LP", "–", "80.00", "76.94", "–", "43.00", "77.54"]]
     assert "- resnet18_slim: NCMI-CC (50.00) is ahead of CE (30.00), the best of the others, by 20.00 points." in text
     assert "- resnet34_slim: NCMI-CC (10.00) is behind CE (30.00), the best of the others, by 20.00 points." in text
-    assert "- resnet34_slim: NCMI-LP (43.00) is level with LS (42.00): +1.00 points, within" in text
+    assert (
+        "- resnet34_slim: NCMI-LP (43.00) is level with LS (42.00), the best of the others: +1.00 points, within"
+        in text
+    )
     assert "cannot be compared" in text
     assert "fitted" not in text
     assert "Not finished" not in text
@@ -145,7 +148,7 @@ def test_the_figure_of_batch_sizes(tmp_path):
         piece = item.piece(place)
     (axis,) = piece.figures["batch-size"].axes
     drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines}
-    assert list(drawn) == ["CE", "SupCon, LP", "NCMI-CC", "NCMI-LP"]
+    assert list(drawn) == ["CE", "CE, LP", "SupCon, LP", "NCMI-CC", "NCMI-LP"]
     assert drawn["SupCon, LP"] == ([16, 32, 64, 128, 256], pytest.approx([1.6, 3.2, 6.4, 12.8, 25.6]))
     assert "](batch-size.svg)" in piece.markdown
     assert "0.0375, 0.075, 0.15, 0.3, 0.6, 1." in piece.markdown
@@ -153,7 +156,11 @@ def test_the_figure_of_batch_sizes(tmp_path):
         "- Batch 16: NCMI-CC (50.00) is ahead of CE (30.00), the best of the others, by 20.00 points." in piece.markdown
     )
     assert "- SupCon, LP is best at 256; at 16 it is 24.00 points lower." in piece.markdown
+    assert "- CE is best at 16, the smallest." in piece.markdown
     assert "Not finished: ce, supcon, ncmi." in piece.markdown
+    assert (
+        piece.markdown.count("`data.train_size=5000`, `data.validation=0`, scale small, 5 epochs, 1150 training") == 1
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES)

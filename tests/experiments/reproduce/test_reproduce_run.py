@@ -59,7 +59,10 @@ def test_an_interrupted_item_goes_on_and_runs_nothing_twice(capsys, monkeypatch)
     assert main(COMMAND) == 0
     assert {ending: (OUT / f"batch-size{ending}").read_bytes() for ending in pictures} == pictures
     assert main([*COMMAND, "--out", "elsewhere"]) == 0
-    assert "figure-batch-size, batch-32: 3 rows of the same runs taken over" in capsys.readouterr().out
+    assert (
+        "figure-batch-size, batch-32: rows of the same runs taken over from other folders of results: 3."
+        in capsys.readouterr().out
+    )
     assert (Path("elsewhere", *OUT.parts[2:]) / "table.md").read_text() == text
 
 

@@ -9,12 +9,11 @@ from ncmi.experiments.reproduce.parts import (
     PROBE,
     STANDS,
     Part,
+    judge,
     mean,
     paragraphs,
     points,
     read_parts,
-    standing,
-    what_was_run,
 )
 from ncmi.experiments.table import markdown_table
 from ncmi.report.drawing import COLORS
@@ -28,12 +27,14 @@ _LARGEST_RATE = 1.0
 # A line of the picture: title, loss, decision.
 _LINES = (
     ("CE", "ce", "own"),
+    ("CE, LP", "ce", PROBE),
     ("SupCon, LP", "supcon", PROBE),
     ("NCMI-CC", "ncmi", "own"),
     ("NCMI-CC (fitted)", "ncmi", FITTED),
     ("NCMI-LP", "ncmi", PROBE),
 )
-_MARKERS = ("o", "s", "^", "v", "D")
+_MARKERS = ("o", "s", "^", "v", "D", "P")
+_DASHES = {"own": "-", FITTED: ":", PROBE: "--"}
 
 
 def rate_at(batch_size: int, rate: float, at: int) -> float:
@@ -78,9 +79,9 @@ def piece(place: Place) -> Piece:
             "Top-1 in % on the test set at the last epoch, by batch size. The rate is in proportion to the batch size, at "
             f"most {_LARGEST_RATE:g}: {rates}. No rate was chosen on validation.",
             _beside_the_paper(place.scale),
-            points(STANDS, [line for part in parts.values() for line in _standings(part)]),
+            points(STANDS, _standings(list(parts.values()))),
             points("What small batches cost:", _losses_over_sizes(list(parts.values()), shown)),
-            what_was_run(parts.values()),
+            points("What was run:", [note for part in parts.values() for note in _notes(part)]),
         ),
         {"batch-size": _draw(sizes, list(parts.values()), shown)},
     )
@@ -90,10 +91,25 @@ def _share(part: Part, line: tuple[str, str, str]) -> float | None:
     return mean(part.spread(line[2], "top1", loss=line[1]))
 
 
-def _standings(part: Part) -> list[str]:
-    rivals = {line[0]: _share(part, line) for line in _LINES if line[1] != "ncmi"}
-    found = [standing(line[0], _share(part, line), rivals, part.samples) for line in _LINES if line[1] == "ncmi"]
-    return [f"Batch {part.comparison.base.batch_size}: {sentence}" for sentence in found if sentence]
+def _standings(parts: list[Part]) -> list[str]:
+    """At which batch sizes NCMI is ahead of the others, level with them and behind them."""
+    found = []
+    for line in (line for line in _LINES if line[1] == "ncmi"):
+        rivals = [other for other in _LINES if other[1] != "ncmi" and (other[2] == PROBE) == (line[2] == PROBE)]
+        places: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
+        for part in parts:
+            verdict = judge(_share(part, line), {other[0]: _share(part, other) for other in rivals}, part.samples)
+            if verdict is not None:
+                places[verdict.word].append(str(part.comparison.base.batch_size))
+        where = [f"{word} at {', '.join(sizes)}" for word, sizes in places.items() if sizes]
+        if where:
+            found.append(f"{line[0]} beside {' and '.join(other[0] for other in rivals)}: {'; '.join(where)}.")
+    return found
+
+
+def _notes(part: Part) -> list[str]:
+    """What was run, in the same words for every batch size."""
+    return [note.replace(f", `batch_size={part.comparison.base.batch_size}`", "") for note in part.notes()]
 
 
 def _losses_over_sizes(parts: list[Part], shown: list[tuple[str, str, str]]) -> list[str]:
@@ -105,7 +121,8 @@ def _losses_over_sizes(parts: list[Part], shown: list[tuple[str, str, str]]) -> 
         if len(known) > 1:
             best, smallest = max(known, key=lambda size: known[size]), min(known)
             drop = 100 * (known[best] - known[smallest])
-            found.append(f"{line[0]} is best at {best}; at {smallest} it is {drop:.2f} points lower.")
+            cost = f"; at {smallest} it is {drop:.2f} points lower" if best != smallest else ", the smallest"
+            found.append(f"{line[0]} is best at {best}{cost}.")
     return found
 
 
@@ -113,15 +130,16 @@ def _draw(sizes: list[int], parts: list[Part], shown: list[tuple[str, str, str]]
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(6.4, 4.0), layout=ConstrainedLayoutEngine())
+    figure = Figure(figsize=(7.2, 4.0), layout=ConstrainedLayoutEngine())
     axis = figure.add_subplot()
-    for line, color, marker in zip(shown, COLORS, _MARKERS, strict=False):
+    for line, marker in zip(shown, _MARKERS, strict=False):
         points = [
             (size, value) for size, part in zip(sizes, parts, strict=True) if (value := _share(part, line)) is not None
         ]
         if points:
             xs, ys = zip(*points, strict=True)
-            axis.plot(xs, [100 * y for y in ys], color=color, marker=marker, label=line[0])
+            color, dashes = COLORS[_LOSSES.index(line[1])], _DASHES[line[2]]
+            axis.plot(xs, [100 * y for y in ys], color=color, linestyle=dashes, marker=marker, label=line[0])
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [str(size) for size in sizes])
     axis.minorticks_off()
@@ -129,7 +147,7 @@ def _draw(sizes: list[int], parts: list[Part], shown: list[tuple[str, str, str]]
     axis.set_ylabel("top-1 on the test set, %")
     axis.grid(axis="y", alpha=0.3)
     if axis.has_data():
-        axis.legend(frameon=False)
+        figure.legend(loc="outside right upper", frameon=False)
     return figure
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.losses import loss_notes
@@ -86,15 +87,28 @@ def read_parts(item: Item, place: Place) -> dict[str, Part]:
     }
 
 
-def standing(name: str, value: float | None, others: Mapping[str, float | None], samples: int) -> str | None:
-    """A sentence about an accuracy among others on the same test set; ``None`` where one side is missing.
+class Verdict(NamedTuple):
+    """An accuracy beside the best of others.
 
-    Level means a difference within two standard deviations of that of two accuracies p of N samples, √(2 p (1 − p) / N).
+    Args:
+        word: ``ahead``, ``level`` or ``behind``.
+        best: the best of the others.
+        share: its accuracy.
+        chance: a difference up to this is level: two standard deviations of that of two accuracies p of N samples,
+            √(2 p (1 − p) / N).
+    """
 
-    >>> standing("NCMI-CC", 0.30, {"CE": 0.25, "LS": 0.26}, 10_000)
-    'NCMI-CC (30.00) is ahead of LS (26.00), the best of the others, by 4.00 points.'
-    >>> standing("NCMI-CC", 0.26, {"CE": 0.262}, 10_000)
-    'NCMI-CC (26.00) is level with CE (26.20): −0.20 points, within the 1.24 that chance explains on 10,000 samples.'
+    word: Literal["ahead", "level", "behind"]
+    best: str
+    share: float
+    chance: float
+
+
+def judge(value: float | None, others: Mapping[str, float | None], samples: int) -> Verdict | None:
+    """Where an accuracy stands among others on the same test set; ``None`` where one side is missing.
+
+    >>> judge(0.30, {"CE": 0.25, "LS": 0.26}, 10_000).word, judge(0.26, {"CE": 0.262}, 10_000).word
+    ('ahead', 'level')
     """
     known = {other: share for other, share in others.items() if share is not None}
     if value is None or not known or not samples:
@@ -102,16 +116,30 @@ def standing(name: str, value: float | None, others: Mapping[str, float | None],
     best = max(known, key=lambda other: known[other])
     difference, middle = value - known[best], (value + known[best]) / 2
     chance = 2 * math.sqrt(2 * middle * (1 - middle) / samples)
-    rival = f"{best} ({100 * known[best]:.2f})"
-    if abs(difference) <= chance:
+    word = "level" if abs(difference) <= chance else "ahead" if difference > 0 else "behind"
+    return Verdict(word, best, known[best], chance)
+
+
+def standing(name: str, value: float | None, others: Mapping[str, float | None], samples: int) -> str | None:
+    """The same as a sentence.
+
+    >>> standing("NCMI-CC", 0.30, {"CE": 0.25, "LS": 0.26}, 10_000)
+    'NCMI-CC (30.00) is ahead of LS (26.00), the best of the others, by 4.00 points.'
+    >>> standing("NCMI-CC", 0.26, {"CE": 0.262, "LS": 0.2}, 10_000)
+    'NCMI-CC (26.00) is level with CE (26.20), the best of the others: −0.20 points, within the 1.24 that chance explains.'
+    """
+    verdict = judge(value, others, samples)
+    if value is None or verdict is None:
+        return None
+    own, rival = f"{name} ({100 * value:.2f})", f"{verdict.best} ({100 * verdict.share:.2f}), the best of the others"
+    difference = value - verdict.share
+    if verdict.word == "level":
         shown = f"{100 * difference:+.2f}".replace("-", "−")
         return (
-            f"{name} ({100 * value:.2f}) is level with {rival}: {shown} points, within the {100 * chance:.2f} that chance "
-            f"explains on {samples:,} samples."
+            f"{own} is level with {rival}: {shown} points, within the {100 * verdict.chance:.2f} that chance explains."
         )
-    word = "ahead of" if difference > 0 else "behind"
-    rest = ", the best of the others," if len(known) > 1 else ""
-    return f"{name} ({100 * value:.2f}) is {word} {rival}{rest} by {100 * abs(difference):.2f} points."
+    word = "ahead of" if verdict.word == "ahead" else "behind"
+    return f"{own} is {word} {rival}, by {100 * abs(difference):.2f} points."
 
 
 def mean(found: Spread | None) -> float | None:

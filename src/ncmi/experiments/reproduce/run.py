@@ -22,7 +22,9 @@ def reproduce(item: Item, place: Place, results: Path = Path("results")) -> Piec
         folder = place.part(name)
         folder.join(comparison)
         if taken := take_over(folder, comparison, row_files(results)):
-            place.say(f"{item.name}, {name}: {taken} rows of the same runs taken over from other folders of {results}.")
+            place.say(
+                f"{item.name}, {name}: rows of the same runs taken over from other folders of {results}: {taken}."
+            )
     if item.prepare is not None:
         item.prepare(place)
     for name, comparison in comparisons.items():
