@@ -131,7 +131,7 @@ def _flops(config: Config) -> float:
 @cache
 def _forward_flops(name: str, stem: str, side: int) -> int:
     with torch.device("meta"):
-        network = create_model(name, **({"stem": stem} if stem else {}))
+        network = create_model(name, stem=stem) if stem else create_model(name)
         image = torch.zeros(1, 3, side, side)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network.eval()(image)
