@@ -79,9 +79,9 @@ def piece(place: Place) -> Piece:
     begun = [part for part in parts.values() if part.rows]
     return Piece(
         paragraphs(
-            "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, with "
-            "95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their means on "
-            "the test set: in favour of cross-entropy.",
+            "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
+            "with 95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their "
+            "means on the test set: in favour of cross-entropy.",
             _margins(compared),
             points("What the intervals say:", _verdicts(compared)),
             *(_search(searched) if any(part.rows for part in searched.values()) else []),
