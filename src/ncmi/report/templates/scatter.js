@@ -44,7 +44,7 @@ function drawScatter(figure, points, names, most = 20) {
       mark(cursor, { cx: place(x), cy: place(y) });
       const lines = [[color(label), names[label]]];
       if (decided !== label) lines.push([null, `decided as ${names[decided] ?? "a class that is not shown"}`]);
-      return { x: place(x), y: place(y), lines };
+      return { x: place(x), y: place(y), cursor, lines };
     },
   });
 }
