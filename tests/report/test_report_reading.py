@@ -9,19 +9,41 @@ from ncmi.report.records import RunRecord
 
 NAMES = [f"class_{number:03d}" for number in range(99)] + ["a name with many more letters"]
 
-# Every visible text with its contrast (WCAG 2.2) to the ground below it, the lowest first.
-CONTRASTS = """
-() => {
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+# The contrast of two colours (WCAG 2.2).
+COLORS = """
+  const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {
-    pen.clearRect(0, 0, 1, 1);
-    pen.fillStyle = color;
-    pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data];
+    brush.clearRect(0, 0, 1, 1);
+    brush.fillStyle = color;
+    brush.fillRect(0, 0, 1, 1);
+    return [...brush.getImageData(0, 0, 1, 1).data];
   };
   const light = (color) => color.slice(0, 3).map((each) => each / 255)
     .map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
     .reduce((sum, each, i) => sum + each * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (one, other) => {
+    const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
+"""
+
+# The contrast of a number to its shade, for each shade of a matrix.
+SHADES = f"""
+() => {{
+  {COLORS}
+  const probe = document.body.appendChild(document.createElement("span"));
+  return Array.from({{ length: 9 }}, (_, level) => {{
+    probe.style = `color: var(--on-${{level}}); background: var(--level-${{level}})`;
+    const style = getComputedStyle(probe);
+    return contrast(rgba(style.color), rgba(style.backgroundColor));
+  }});
+}}
+"""
+
+# Every visible text with its contrast to the ground below it, the lowest first.
+CONTRASTS = (
+    f"() => {{ {COLORS}"
+    + """
   const ground = (element) => {
     for (let each = element; each; each = each.parentElement) {
       const color = rgba(getComputedStyle(each).backgroundColor);
@@ -32,16 +54,16 @@ CONTRASTS = """
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const element = node.parentElement;
     if (!node.textContent.trim() || !element.checkVisibility({ opacityProperty: true })) continue;
-    if (element.closest("script, style, select")) continue;
+    if (element.closest("script, style, select, .value")) continue;
     const style = getComputedStyle(element), color = rgba(element.closest("svg") ? style.fill : style.color);
-    const [a, b] = [light(color), light(ground(element))].sort((x, y) => y - x);
     let opacity = 1;
     for (let each = element; each; each = each.parentElement) opacity *= Number(getComputedStyle(each).opacity);
-    found.push([opacity * (a + 0.05) / (b + 0.05), node.textContent.trim()]);
+    found.push([opacity * contrast(color, ground(element)), node.textContent.trim()]);
   }
   return found.sort((x, y) => x[0] - y[0]);
 }
 """
+)
 
 # Names that begin before their picture or end after it.
 CUT = """
@@ -85,6 +107,36 @@ def test_the_names_of_a_hundred_classes_can_be_read(browser, many, width):
             ends = ("left", "right") if kind == "rows" else ("top", "bottom")
             assert cells.evaluate(CUT, [kind, *ends]) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_numbers_stand_in_cells_that_are_large_enough(browser, together, many):
+    """A finger on a phone need not tap ten cells of a row."""
+    with opened(browser, together, 390) as page:
+        cells = page.locator("figure[data-matrix=confusion] .shades:visible")
+        numbers = [int(text) for text in cells.locator(".value").all_text_contents()]
+        samples = int(page.locator(".inside:visible > .quiet").inner_text().split()[0])
+        assert sum(numbers) == samples, "every sample is in a cell"
+    with opened(browser, many, 390) as page:
+        assert page.locator("figure[data-matrix=confusion] .shades .value").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_have_contrast_to_every_shade(browser, together, scheme):
+    with opened(browser, together, color_scheme=scheme) as page:
+        found = page.evaluate(SHADES)
+        assert len(found) == 9
+        assert min(found) >= 4.5, found
+
+
+def test_no_name_in_the_plane_goes_over_the_edge(browser, tmp_path):
+    names = [f"a long name of class {number}" for number in range(3)]
+    (tmp_path / "page.html").write_text(render([RunRecord("a", None, {}, outputs=made_outputs(3, names=names))]))
+    with opened(browser, (tmp_path / "page.html").as_uri(), 390) as page:
+        frame = page.locator("figure.scatter svg").bounding_box()
+        boxes = [label.bounding_box() for label in page.locator("figure.scatter .label").all()]
+        assert len(boxes) == 3
+        assert all(box["x"] >= frame["x"] for box in boxes)
+        assert all(box["x"] + box["width"] <= frame["x"] + frame["width"] for box in boxes)
 
 
 def test_names_stay_while_a_large_matrix_is_scrolled(browser, many):

@@ -32,6 +32,13 @@ function drawMatrix(figure, matrix, names, describe) {
     shape(rows, "text", { x: left - 6, y: middle + low, "text-anchor": "end" }, name);
     shape(columns, "text", { transform: tilted ? `translate(${middle + low} ${top - 6}) rotate(-90)` : `translate(${middle} ${top - 6})`, "text-anchor": tilted ? "start" : "middle" }, name);
   });
+  // Numbers, where all of them fit: no need to look closer at each.
+  const texts = matrix.values.map((value) => (value ? String(Number(value.toPrecision(3))) : ""));
+  pen.font = `${font}px ${getComputedStyle(figure).fontFamily}`;
+  if (Math.max(...texts.map((text) => pen.measureText(text).width)) <= cell - 4 && cell > 1.4 * font) texts.forEach((text, i) => {
+    const x = ((i % size) + 0.5) * cell, y = (Math.floor(i / size) + 0.5) * cell + 0.35 * font;
+    if (text) shape(svg, "text", { class: "value", x, y, "text-anchor": "middle", style: `fill: var(--on-${matrix.levels[i]})` }, text);
+  });
   const cursor = shape(svg, "rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
   const inside = (value) => Math.min(size - 1, Math.max(0, value));
   explore(svg, {
