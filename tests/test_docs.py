@@ -40,6 +40,7 @@ import ncmi
 model, images, targets = torch.nn.Linear(8, 512), torch.randn(200, 8), torch.arange(200) % 100
 """
 GIVEN = {
+    "collapse": "",
     "cross-entropy": LOADERS,
     "extending": "",
     "faq": TRAINED,

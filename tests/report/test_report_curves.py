@@ -164,7 +164,7 @@ def test_refusals(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"draw_curves: the name must end in \.svg or \.png; got 'curves\.gif'"):
         draw_curves(epochs(), tmp_path / "curves.gif")
     for nothing in ([], {}, {"ce": []}, [{"epoch": 1}]):
-        with pytest.raises(ValueError, match=r"curves\.svg would be empty, because no row holds a value"):
+        with pytest.raises(ValueError, match=r"the picture would be empty, because no row holds a value"):
             draw_curves(nothing, tmp_path / "curves.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"need the package matplotlib: `pip install matplotlib`"):

@@ -85,7 +85,8 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
     r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\bigl(1+\sum_{v\ne y}(D_y/D_v)^k\bigr)`.
 
     :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
-    one. It is cross-entropy on :func:`harmonic_logits`; soft labels (B, C) therefore work as in soft cross-entropy.
+    one. It is cross-entropy on :func:`harmonic_logits`; soft labels (B, C) therefore work as in soft cross-entropy, and the
+    mean is at least the entropy of the label given the output: classes whose outputs have merged cannot be cheap.
     """
     return F.cross_entropy(harmonic_logits(points, centroids, exponent), targets, reduction="none")
 

@@ -67,30 +67,40 @@ def draw_curves(rows: Rows | Mapping[str, Rows], path: str | Path, title: str = 
     '<?xml'
     """
     path = check_picture("draw_curves", path)
+    with style():
+        save_figure(curves_figure(rows, title), path)
+
+
+def curves_figure(rows: Rows | Mapping[str, Rows], title: str = "", panels: Sequence[Panel] = PANELS) -> "Figure":
+    """The picture of :func:`draw_curves` before it is written, with panels of your own if they are named.
+
+    Args:
+        rows: an epoch each, or the rows of several runs by name.
+        title: a line above the panels.
+        panels: from left to right; one whose values no row has is left out.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     runs = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    panels = [(panel, curves) for panel in PANELS if (curves := panel_curves(panel, runs))]
-    if not panels:
-        raise ValueError(
-            f"draw_curves: {path.name} would be empty, because no row holds a value. Train an epoch first."
-        )
-    epochs = [epoch for _, curves in panels for curve in curves for epoch in curve.epochs]
+    drawn = [(panel, curves) for panel in panels if (curves := panel_curves(panel, runs))]
+    if not drawn:
+        raise ValueError("draw_curves: the picture would be empty, because no row holds a value. Train an epoch first.")
+    epochs = [epoch for _, curves in drawn for curve in curves for epoch in curve.epochs]
     margin = max(0.03 * (max(epochs) - min(epochs)), 0.3)
     limits = (min(epochs) - margin, max(epochs) + margin)
     with style():
-        columns = min(_COLUMNS, len(panels))
-        lines = math.ceil(len(panels) / columns)
+        columns = min(_COLUMNS, len(drawn))
+        lines = math.ceil(len(drawn) / columns)
         layout = ConstrainedLayoutEngine(hspace=0.06, wspace=0.04)
         figure = Figure(figsize=(4.2 * columns, 3.1 * lines + 0.4), layout=layout)
-        for place, (panel, curves) in enumerate(panels):
+        for place, (panel, curves) in enumerate(drawn):
             _draw(figure.add_subplot(lines, columns, place + 1), panel, curves, list(runs), limits)
         if len(runs) > 1:
             _name_runs(figure, list(runs))
         if title:
             figure.suptitle(title, fontsize=12)
-        save_figure(figure, path)
+    return figure
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:

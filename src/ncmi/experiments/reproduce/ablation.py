@@ -30,7 +30,9 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
     if scale == "full":
         return {"losses": Comparison("cifar100/resnet18", {"loss": losses}, 3, [0.1])}
     if scale == "small":
-        return {"losses": Comparison("cifar100/small", {"loss": losses}, 1, [0.3])}
+        return {
+            "losses": Comparison("cifar100/small", {"loss": losses}, 1, [0.3], ["data.train_size=5000", "epochs=6"])
+        }
     overrides = ["scale=smoke", "epochs=1", "data.train_size=256"]
     return {"losses": Comparison("digits", {"loss": losses}, 1, [0.1], overrides)}
 

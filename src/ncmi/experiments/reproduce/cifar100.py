@@ -9,7 +9,7 @@ from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, 
 _LOSSES = ["ce", "label-smoothing", "anticlass", "squentropy", "square", "poly1", "supcon", "focal", "ncmi"]
 _NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101")
 _PUBLISHED = ["ncmi:preset=paper", "ncmi:preset=released"]  # beside the recipe's own objective
-_SMALL = ["epochs=4", "data.train_size=5000", "data.validation=1000"]
+_SMALL = ["epochs=4", "data.train_size=3000", "data.validation=1000"]
 _SMOKE = ["scale=smoke", "epochs=1", "data.train_size=256"]
 
 

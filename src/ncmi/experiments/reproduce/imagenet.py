@@ -13,7 +13,7 @@ _LOSSES = ["ce", "label-smoothing", "focal", "supcon", "ncmi"]
 _NETWORKS = ("resnet50", "resnet101")
 # Sets that are written out as folders of images: name, training images, folder.
 _WRITTEN = {
-    "small": ("cifar100", 10_000, Path("runs", "reproduce", "images", "cifar100")),
+    "small": ("cifar100", 5_000, Path("runs", "reproduce", "images", "cifar100")),
     "smoke": ("digits", 256, Path("runs", "reproduce", "images", "digits")),
 }
 
