@@ -10,7 +10,7 @@ from ncmi.cli.main import _COMMANDS
 
 COMMANDS = [
     *("train", "evaluate", "report", "measure", "attention", "export", "predict", "ood", "mislabeled", "classes"),
-    *("recipes", "doctor"),
+    *("reproduce", "recipes", "doctor"),
 ]
 
 

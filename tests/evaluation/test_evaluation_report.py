@@ -13,7 +13,7 @@ from ncmi.evaluation import Evaluation, KNNClassifier, LabelledFeatures, calibra
 from ncmi.evaluation.scores import places
 from ncmi.evaluation.temperature import fit_temperature
 
-NAMES = ("own", "class means", "linear probe", "knn")
+NAMES = ("own", "class means", "fitted centroids", "linear probe", "knn")
 
 
 def part(size, seed, spread=2.5, **settings):
@@ -77,6 +77,17 @@ def test_centroid_decisions_equal_the_heads(evaluation, criterion, parts):
     assert 0.4 < evaluation.decision("class means").parts["test"].top1 < 1
 
 
+def test_fitted_centroids_equal_the_head_fitted_from_class_means(evaluation, criterion, parts):
+    train, validation, _ = parts
+    held_out = (validation.features, validation.targets)
+    classifier = classifiers(criterion, train)["class means"].fit(train.features, train.targets, held_out)
+    classifier.fit_temperature(*held_out)
+    found = evaluation.decision("fitted centroids")
+    for part_name, rows in zip(("train", "validation", "test"), parts, strict=True):
+        check(found.parts[part_name], classifier.predict_proba(rows.features).double().log(), rows.targets)
+    assert found.note == f"strength {classifier.strength_:.2g}; temperature fitted on the validation part"
+
+
 def test_probe_and_neighbours_equal_the_heads(evaluation, parts):
     train, *_ = parts
     probe = LinearProbe(C, D).fit(train.features, train.targets)
@@ -108,7 +119,7 @@ def test_information_equals_the_metric(evaluation, criterion, parts):
 def test_rows_name_their_source_and_take_time(evaluation):
     assert [row.name for row in evaluation.decisions] == list(NAMES)
     sources = [row.source for row in evaluation.decisions]
-    assert sources == ["learned q", "class means", "linear probe", "20 nearest neighbours"]
+    assert sources == ["learned q", "class means", "fitted centroids", "linear probe", "20 nearest neighbours"]
     assert all(row.seconds > 0 for row in evaluation.decisions)
 
 
@@ -152,12 +163,15 @@ def test_places_by_loops():
 
 
 def test_large_sets_are_fitted_on_a_part_and_say_so(monkeypatch, criterion, parts):
-    monkeypatch.setattr(decisions, "_PROBE_NUMBERS", 60 * D)
+    monkeypatch.setattr(decisions, "_FITTED_NUMBERS", 60 * D)
     monkeypatch.setattr(decisions, "_LEAVE_ONE_OUT", 40)
     monkeypatch.setattr(fitted, "_TEMPERATURE_NUMBERS", 20 * C)
     found = evaluate(criterion, *parts)
     assert found.decision("linear probe").note == "fitted on a stratified part, 60 of 120 training samples"
     assert found.decision("linear probe").parts["train"].n == 120
+    assert found.decision("fitted centroids").note.startswith(
+        "fitted on a stratified part, 60 of 120 training samples; "
+    )
     assert "train on a stratified part, 40 of 120 samples" in found.decision("knn").note
     assert found.decision("knn").parts["train"].n == 40
     assert found.decision("own").note == "temperature fitted on the validation part (20 of 50 samples)"
@@ -203,13 +217,13 @@ def test_table(evaluation):
         "validation top-1",
         "train top-1",
     ]
-    assert len({len(line) for line in lines[:6]}) == 1
-    for line, row in zip(lines[2:6], evaluation.decisions, strict=True):
+    assert len({len(line) for line in lines[:7]}) == 1
+    for line, row in zip(lines[2:7], evaluation.decisions, strict=True):
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         test = row.parts["test"]
         numbers = [test.top1, test.top5, test.ece, row.parts["validation"].top1, row.parts["train"].top1]
         assert cells == [row.source, *(f"{100 * number:.2f}" for number in numbers)]
-    assert [line.split(":")[0] for line in lines[7:10]] == ["test", "validation", "train"]
+    assert [line.split(":")[0] for line in lines[8:11]] == ["test", "validation", "train"]
     assert "20 nearest neighbours: train by leave-one-out" in lines
 
 

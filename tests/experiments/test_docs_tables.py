@@ -5,10 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
+from experiments.reproduce.filled import fill
 from made_up_rows import RECIPE, made_up_row
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.folder import ComparisonFolder
+from ncmi.experiments.reproduce import list_items
+from ncmi.experiments.reproduce.run import write_piece
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "tables.py"
 
@@ -42,3 +45,34 @@ def test_a_new_row_makes_every_table_stale(tables, tmp_path):
     assert set(tables.stale_files(tmp_path)) == places
     (folder.path / "table.csv").unlink()
     assert folder.path / "table.csv" in tables.stale_files(tmp_path)
+
+
+def test_an_items_piece_and_pictures_follow_its_rows(tables, tmp_path):
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "a.md"
+    blocks = "".join(f"<!-- item: {name} -->\nold\n<!-- end -->\n" for name in ("figure-batch-size", "theorem"))
+    page.write_text(blocks)
+    (tmp_path / "results").mkdir()
+    item, place = fill(
+        tmp_path / "results" / "reproduce" / "small", "figure-batch-size", "small", lambda *_: (0.3, 0.4)
+    )
+    write_piece(item, place)
+    for path, text in tables.stale_files(tmp_path).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert not tables.stale_files(tmp_path)
+    text = page.read_text()
+    picture = "pictures/reproduction/figure-batch-size/batch-size.svg"
+    assert f"]({picture})" in text
+    assert (tmp_path / "docs" / picture).read_bytes() == (place.out / "batch-size.svg").read_bytes()
+    assert "<!-- item: theorem -->\n\nNot run yet at scale small.\n\n<!-- end -->" in text
+    (place.out / "table.md").write_text("old")
+    assert set(tables.stale_files(tmp_path)) == {place.out / "table.md"}
+    rows = place.part("batch-16").rows.path
+    rows.write_text("".join(line.replace("0.3", "0.7") for line in rows.read_text().splitlines(keepends=True)))
+    assert page in tables.stale_files(tmp_path)
+
+
+def test_the_page_has_a_block_for_every_item(tables):
+    page = (SCRIPT.parent / "reproduction.md").read_text()
+    assert [match["name"] for match in tables.ITEM.finditer(page)] == list_items()

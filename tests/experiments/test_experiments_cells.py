@@ -131,6 +131,7 @@ def test_fingerprints_leave_out_what_changes_no_number():
         "scale=smoke",
         "test_batch_size=7",
         "data.workers=0",
+        "decisions=[own]",
         "trackers=[wandb]",
         "checkpoint_minutes=1",
     ]

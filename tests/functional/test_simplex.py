@@ -196,3 +196,16 @@ def test_float32_map_is_as_good_as_its_input(num_features):
     single, double = feature_point(features), feature_point(features.double())
     assert relative_error(single.probs, double.probs) < 3e-6
     assert float((single.log_density - double.log_density).abs().max()) < 3e-6
+
+
+def test_an_l1_norm_leaves_next_to_uniform_points():
+    # The published script's class means take this norm; those of the loss's own map are hundreds of times further out.
+    features, width, temperature = normal(64, 512), 512, 0.2
+    uniform = torch.full((width,), 1 / width).double()
+
+    def distance(scaled):
+        log_probs = simplex_point(scaled).log_probs
+        return (log_probs.exp() * (log_probs - uniform.log())).sum(dim=-1).mean()
+
+    by_l1 = features / features.abs().sum(dim=-1, keepdim=True) / temperature
+    assert distance(by_l1) < distance(scale_features(features, None, temperature)) / 100

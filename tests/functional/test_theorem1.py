@@ -1,5 +1,7 @@
 """Theorem 1: the minimum over q is NCMI, at q = s, with q^{c_x}; with the printed q^{c_z} it is another number."""
 
+import itertools
+
 import oracle
 import pytest
 import torch
@@ -100,3 +102,16 @@ def test_ratio_turns_negative_where_the_denominator_does(statistics):
     ratio = theorem1(statistics, simplex_point(far))
     assert float(ratio.separation) < 0
     assert float(ratio.concentration) > 0
+
+
+def test_batches_underestimate_the_denominator_by_a_known_factor():
+    # Over all batches of B of N samples the mean is (B−1)/B·N/(N−1) of the whole: no sample is its own partner.
+    size, whole = 4, 7
+    targets, features, xi = torch.arange(whole) % 3, normal(whole, D, seed=2), simplex_point(normal(3, D, seed=3))
+
+    def separation(chosen):
+        return theorem1(class_statistics(feature_point(features[chosen]), targets[chosen], 3), xi).separation
+
+    batches = [separation(list(chosen)) for chosen in itertools.combinations(range(whole), size)]
+    factor = (size - 1) / size * whole / (whole - 1)
+    torch.testing.assert_close(torch.stack(batches).mean(), factor * separation(list(range(whole))))

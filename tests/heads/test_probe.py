@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ncmi import LinearProbe
-from ncmi.heads import logistic
+from ncmi.heads import lbfgs, logistic
 
 C, D, N = 5, 8, 200
 
@@ -241,13 +241,13 @@ def test_state_dict_pickle_and_low_precision_inputs():
 
 
 def test_a_fit_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr(logistic, "_MAX_ITERATIONS", 2)
+    monkeypatch.setattr(lbfgs, "_MAX_ITERATIONS", 2)
     with pytest.warns(UserWarning, match="L-BFGS ended with a gradient of"):
         LinearProbe(C, D).fit(*data(), weight_decay=1e-6)
 
 
 def test_a_search_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr(logistic, "_MAX_ITERATIONS", 2)
+    monkeypatch.setattr(lbfgs, "_MAX_ITERATIONS", 2)
     with pytest.warns(UserWarning, match="L-BFGS ended with a gradient of") as record:
         LinearProbe(C, D).fit(*data())
     assert ["in the search" in str(warning.message) for warning in record] == [True, False]

@@ -1,5 +1,6 @@
 """The page: everything in one file, nothing from elsewhere, and no name of a class can break out of its place."""
 
+import itertools
 import json
 import re
 import shutil
@@ -107,9 +108,30 @@ def test_attention_maps_are_embedded_up_to_a_number(runs, tmp_path, monkeypatch)
     monkeypatch.setattr(page, "_MAPS", 2)
     text = render(read_runs([tmp_path / "run", runs.stopped]))
     images = [attributes for tag, attributes in Elements(text).tags if tag == "img"]
-    assert [image["alt"] for image in images] == ["Attention map slide0-attention", "Attention map slide1-attention"]
+    assert [image["alt"] for image in images] == [f"Map of the attention on slide{number}" for number in range(2)]
     assert all(image["src"].startswith("data:image/png;base64,iVBOR") for image in images)
     assert "The first 2 of 3 maps in its folder." in text
+
+
+def test_a_run_on_bags_without_maps_says_how_to_make_one():
+    bags = RunRecord("a", "runs/a", {"data": {"name": "bags:lung"}})
+    text = render([bags, RunRecord("b", "runs/b", {"data": {"name": "digits"}})])
+    assert "<code>ncmi attention runs/a SLIDE</code> draws one" in text
+    assert "ncmi attention runs/b" not in text
+
+
+def test_headings_go_down_one_level_at_a_time(text):
+    levels = [int(tag[1]) for tag, _ in Elements(text).tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_no_text_is_for_a_pointer_alone(text):
+    """What a heading means is in the page: neither a finger nor the keyboard gets at a title."""
+    assert not [tag for tag, attributes in Elements(text).tags if "title" in attributes]
+    assert "expected calibration error on the test part, 15 bins" in text
+    assert re.search(r"\d+ of \d+</span></li>", text)
 
 
 def test_many_runs_have_distinct_colours():
@@ -145,4 +167,4 @@ def test_places_that_cannot_be_written(runs, tmp_path):
 
 def test_the_scripts_stay_small():
     lines = [line for name in page._SCRIPTS for line in (page._TEMPLATES / name).read_text().splitlines()]
-    assert len(lines) < 300
+    assert len(lines) < 350

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ncmi.report.records import RunRecord, read_runs
-from ncmi.report.tables import compare_settings, decision_rows, summary_columns
+from ncmi.report.tables import compare_settings, decision_table, summary_columns
 
 
 def by_title(records):
@@ -59,10 +59,25 @@ def test_the_best_is_marked_where_numbers_differ():
 
 
 def test_every_decision_of_a_run(runs):
-    (run,) = read_runs([runs.ncmi])
-    rows = decision_rows(run)
-    assert [row[0].text for row in rows] == ["learned q", "class means"]
-    assert all(len(row) == 6 and row[1].value is not None for row in rows)
+    table = decision_table(read_runs([runs.stopped, runs.ncmi]))
+    assert table.titles[0] == "test top-1, %"
+    assert [(place, row[0].text) for place, row in table.rows] == [(1, "learned q"), (1, "class means")]
+    assert all(len(row) == 6 and row[1].value is not None for _, row in table.rows)
+
+
+def test_without_a_test_part_its_columns_are_left_out(untested, runs):
+    (run,) = records = read_runs([untested])
+    assert run.notes == ["The data have no test part: what is decided is shown for the validation part."]
+    assert decision_table(records).titles == ["validation top-1, %", "train top-1, %"]
+    assert summary_columns(records)[0].title == "validation top-1, %"
+    together = decision_table(read_runs([untested, runs.ce]))
+    assert [cell.text for cell in together.rows[0][1][:2]] == ["head", "–"]
+
+
+def test_the_first_number_stands_beside_the_names(runs):
+    """A phone shows two columns: the run and its accuracy."""
+    titles = [column.title for column in summary_columns(read_runs([runs.ncmi, runs.ce]))]
+    assert titles[:4] == ["test top-1, %", "loss", "decision", "seed"]
 
 
 def test_settings_that_differ():

@@ -1,4 +1,4 @@
-"""Ways to decide on features: the criterion's own, nearest class mean, linear probe, nearest neighbours.
+"""Ways to decide on features: the criterion's own, nearest class mean or fitted centroid, linear probe, nearest neighbours.
 
 Shapes: N training samples, B samples, C classes, D feature width.
 """
@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from ncmi.data.splits import stratified_subset
 from ncmi.evaluation.features import LabelledFeatures
-from ncmi.evaluation.information import class_mean_log_density
+from ncmi.evaluation.information import CHUNK, class_mean_log_density
 from ncmi.evaluation.knn import KNNClassifier
 from ncmi.evaluation.protocol import Criterion, device_of
 from ncmi.functional import ClassStatistics, kl_to_centroids
+from ncmi.heads.nearest import LabelledPoints, choose_centroids
 from ncmi.heads.probe import LinearProbe
+from ncmi.objective import harmonic_exponent
 
-_PROBE_NUMBERS = 2**28  # the exact fit holds its features several times in float64: 2 GB each at this size
+_FITTED_NUMBERS = 2**28  # an exact fit holds its features several times in float64: 2 GB each at this size
 _NEIGHBOURS = 20
 _LEAVE_ONE_OUT = 2**14  # training samples whose neighbours are looked for; all would cost N²·D
 
@@ -43,12 +46,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class Fitting:
-    """What a way to decide can be fitted with: the training features, and their class statistics under the map."""
+    """What a way to decide can be fitted with: training features, their class statistics under the map, validation features."""
 
     criterion: Criterion
     train: LabelledFeatures
     statistics: ClassStatistics
     seed: int
+    validation: LabelledFeatures | None = None
 
 
 def own(fitting: Fitting) -> Decision:
@@ -59,23 +63,29 @@ def own(fitting: Fitting) -> Decision:
 
 def class_means(fitting: Fitting) -> Decision:
     r"""The nearest class mean :math:`s^y` of the training set (Eq. 6) in :math:`D(p_x\|s^y)`, under the criterion's map."""
-    missing = (fitting.statistics.counts == 0).nonzero().flatten().tolist()
-    if missing:
-        raise ValueError(
-            f"evaluate: class means need training samples of every class; there is none of {missing[:10]}"
-            f"{' and others' if len(missing) > 10 else ''}. Pass the whole training set, or leave 'class means' out."
-        )
-    centroids = class_mean_log_density(fitting.statistics)
+    centroids = _class_means(fitting, "class means")
     return Decision("class means", partial(_centroid_scores, fitting.criterion, centroids), needs_temperature=True)
+
+
+def fitted_centroids(fitting: Fitting) -> Decision:
+    """The nearest of the centroids that decide best on the training features, as :meth:`ncmi.CentroidClassifier.fit` has them.
+
+    They start from the class means under the criterion's map. How far they may go is chosen on the validation part; without
+    one, on a part of the training features that is held out for the choice.
+    """
+    start, exponent = _class_means(fitting, "fitted centroids"), harmonic_exponent(fitting.criterion.num_classes)
+    train, note = _fitted_part(fitting)
+    data = _labelled_points(fitting.criterion, train)
+    validation = None if fitting.validation is None else _labelled_points(fitting.criterion, fitting.validation)
+    centroids, strength = choose_centroids(start, data, validation, exponent, seed=fitting.seed)
+    note = "; ".join(filter(None, [note, f"strength {strength:.2g}"]))
+    scores = partial(_centroid_scores, fitting.criterion, centroids)
+    return Decision("fitted centroids", scores, needs_temperature=True, note=note)
 
 
 def linear_probe(fitting: Fitting) -> Decision:
     """The exact :class:`ncmi.LinearProbe` of the training features, or of a stratified part of a very large set."""
-    train, note = fitting.train, ""
-    most = max(1, _PROBE_NUMBERS // train.num_features)
-    if len(train) > most:
-        note = f"fitted on a stratified part, {most} of {len(train)} training samples"
-        train = train.rows(stratified_subset(train.targets, most, fitting.seed))
+    train, note = _fitted_part(fitting)
     probe = LinearProbe(fitting.criterion.num_classes, train.num_features).to(device_of(fitting.criterion))
     return Decision("linear probe", probe.fit(train.features, train.targets, seed=fitting.seed), note=note)
 
@@ -113,9 +123,37 @@ def knn(fitting: Fitting) -> Decision:
 DECISIONS: dict[str, Callable[[Fitting], Decision]] = {
     "own": own,
     "class means": class_means,
+    "fitted centroids": fitted_centroids,
     "linear probe": linear_probe,
     "knn": knn,
 }
+
+
+def _class_means(fitting: Fitting, decision: str) -> Tensor:
+    """The class means (C, D) of the training features as log-densities; a sentence if a class has none."""
+    missing = (fitting.statistics.counts == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(
+            f"evaluate: {decision} need training samples of every class; there is none of {missing[:10]}"
+            f"{' and others' if len(missing) > 10 else ''}. Pass the whole training set, or leave {decision!r} out."
+        )
+    return class_mean_log_density(fitting.statistics)
+
+
+def _fitted_part(fitting: Fitting) -> tuple[LabelledFeatures, str]:
+    """The training features that an exact fit can hold, and what is to be said of it."""
+    train, most = fitting.train, max(1, _FITTED_NUMBERS // fitting.train.num_features)
+    if len(train) <= most:
+        return train, ""
+    part = train.rows(stratified_subset(train.targets, most, fitting.seed))
+    return part, f"fitted on a stratified part, {most} of {len(train)} training samples"
+
+
+def _labelled_points(criterion: Criterion, part: LabelledFeatures) -> LabelledPoints:
+    device = device_of(criterion)
+    pieces = [criterion.points(features.to(device).double()) for features, _ in part.chunks(CHUNK)]
+    probs, log_density = (torch.cat(tensors) for tensors in zip(*pieces, strict=True))
+    return LabelledPoints(probs, log_density, part.targets.to(device))
 
 
 def _centroid_scores(criterion: Criterion, log_density: Tensor, features: Tensor) -> Tensor:

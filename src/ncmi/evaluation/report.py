@@ -40,10 +40,11 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy, likelihood and calibration of each decision on each part, and the parts' CMI, Γ and NCMI.
 
-    Decisions are fitted on the training features alone: ``"own"`` (what the criterion was trained with), ``"class means"``
-    (nearest class mean under the criterion's map), ``"linear probe"`` and ``"knn"``. Divergences become probabilities with a
-    temperature fitted on the validation part, or, without one, on the training part; the note says which. Logits and votes
-    need none. Nothing is communicated: under a process group call it on one rank, with gathered features.
+    Decisions are fitted on the training features: ``"own"`` (what the criterion was trained with), ``"class means"`` (nearest
+    class mean under the criterion's map), ``"fitted centroids"``, ``"linear probe"`` and ``"knn"``. How far the fitted
+    centroids may leave the class means is chosen on the validation part, if there is one. Divergences become probabilities
+    with a temperature fitted on the validation part, or, without one, on the training part; the note says which. Logits and
+    votes need none. Nothing is communicated: under a process group call it on one rank, with gathered features.
 
     Args:
         criterion: decides, and maps features to the simplex; it runs in evaluation mode and gets its mode back.
@@ -60,7 +61,7 @@ def evaluate(
     parts = {name: checked_part(name, part, criterion) for name, part in given.items() if part is not None}
     with frozen(as_module(criterion)):
         statistics = {name: class_sums(criterion, part).statistics for name, part in parts.items()}
-        fitting = Fitting(criterion, parts["train"], statistics["train"], seed)
+        fitting = Fitting(criterion, parts["train"], statistics["train"], seed, parts.get("validation"))
         rows = tuple(_decide(name, fitting, parts, patients or {}) for name in dict.fromkeys(decisions))
     information = {}
     for name, part in parts.items():

@@ -174,8 +174,8 @@ class Comparison:
         return cls(**{**record, "seed_keys": tuple(record["seed_keys"])})
 
 
-# Settings that change no number of a run.
-_INERT = ("description", "scale", "test_batch_size", "data.workers", "trackers", "checkpoint_minutes")
+# Settings that change no number of a run; of decisions, only which numbers there are.
+_INERT = ("description", "scale", "test_batch_size", "data.workers", "decisions", "trackers", "checkpoint_minutes")
 
 
 def fingerprint(values: dict[str, Any], options: dict[str, Any]) -> str:

@@ -17,8 +17,10 @@ from ncmi.distributed import sum_over_ranks
 from ncmi.functional import feature_point, kl_to_centroids
 from ncmi.functional.simplex import Simplex
 from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
+from ncmi.heads.nearest import LabelledPoints, as_log_density, choose_centroids, fit_centroids
 from ncmi.loss import NCMILoss, full_precision
 from ncmi.metric import add_to_classes, drop_ignored
+from ncmi.objective import harmonic_exponent
 
 _CHUNK = 8192  # rows whose scores are held in float64 at a time
 
@@ -38,6 +40,9 @@ class CentroidClassifier(nn.Module):
         temperature: τ of the map.
         simplex: ``"nsf"``, or ``"softmax"`` for the ablation.
         source: where the centroids come from, in words.
+
+    Attributes:
+        strength_: λ of the last :meth:`fit`, infinite if no fit was better than the start; ``None`` before.
 
     >>> from ncmi import NCMILoss
     >>> loss = NCMILoss(num_classes=3, num_features=8)
@@ -71,6 +76,7 @@ class CentroidClassifier(nn.Module):
         self.temperature = check_temperature("CentroidClassifier", temperature)
         self.simplex: Simplex = choose("CentroidClassifier", "simplex", simplex, ("nsf", "softmax"))  # pyright: ignore[reportAttributeAccessIssue]
         self.source = source
+        self.strength_: float | None = None
         self.register_buffer("log_density", log_density.detach().clone())
         self.register_buffer("center", center.detach().clone())
         # T of the probabilities; NaN until it is fitted.
@@ -197,6 +203,67 @@ class CentroidClassifier(nn.Module):
             )
         self.score_temperature.fill_(1 / sharpness)
         return self
+
+    @torch.no_grad()
+    def fit(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        validation: tuple[Tensor, Tensor] | None = None,
+        *,
+        strength: float | None = None,
+        exponent: float | None = None,
+        seed: int = 0,
+    ) -> "CentroidClassifier":
+        r"""This classifier, with centroids that decide best on these features: they minimise ``harmonic``, near their start.
+
+        .. math:: \frac1N\sum_x\ln\sum_v\Bigl(\frac{D(p_x\|q^{c_x})}{D(p_x\|q^v)}\Bigr)^{k}
+            +\frac\lambda{2C}\sum_v\|\ln q^v-\ln q_0^v\|^2
+
+        The network is left alone, as by a :class:`ncmi.LinearProbe`, and the decision stays that by the nearest centroid. The
+        minimum is found by L-BFGS in float64. A fitted temperature is forgotten.
+
+        Args:
+            features: cached features (N, D) of the training set.
+            targets: class indices (N,).
+            validation: features and targets that the network has not learned. They choose λ: by the loss there, from 10,
+                1, …, 10^-5, or the centroids stay as they are if no fit is better. Without them 20 % of each class of
+                the given data are held out for the choice. The network has learned those too, so λ may come out too strong.
+            strength: λ > 0, if it is not to be chosen.
+            exponent: k; by default that of :class:`ncmi.NCMILoss` for so many classes.
+            seed: of the held-out part.
+
+        >>> features, targets = torch.randn(60, 4), torch.arange(60) % 3
+        >>> features[range(60), targets] += 5.0
+        >>> classifier = CentroidClassifier(torch.zeros(3, 4), source="uniform")
+        >>> classifier.fit(features, targets, strength=0.1).score(features, targets)
+        1.0
+        """
+        owner, sizes = "CentroidClassifier", (self.num_features, self.num_classes)
+        if strength is not None and not 0 < strength < math.inf:
+            raise ValueError(
+                f"{owner}: strength must be positive and finite; got {strength}. Leave it out to have it chosen."
+            )
+        exponent = harmonic_exponent(self.num_classes) if exponent is None else exponent
+        data = self._points(*labelled(owner, features, targets, *sizes))
+        start = self.log_density.double()
+        if strength is not None:
+            log_density = as_log_density(fit_centroids(start, data, exponent, strength, start))
+        elif validation is None and int(data.targets.bincount().max()) < 2:
+            raise ValueError(f"{owner}: fit needs two or more samples of some class to hold one out. Pass validation.")
+        else:
+            held_out = None if validation is None else self._points(*labelled(owner, *validation, *sizes))
+            log_density, strength = choose_centroids(start, data, held_out, exponent, seed=seed)
+        self.log_density.copy_(log_density)
+        self.score_temperature.fill_(math.nan)
+        self.source, self.strength_ = f"fitted centroids, from {self.source}", strength
+        return self
+
+    def _points(self, features: Tensor, targets: Tensor) -> LabelledPoints:
+        device = self.log_density.device
+        center = self.center.double()
+        points = feature_point(features.to(device).double(), center, self.temperature, self.simplex)
+        return LabelledPoints(points.probs, points.log_density, targets.to(device))
 
     def score(self, features: Tensor, targets: Tensor) -> float:
         """Accuracy of the decisions: features (N, D), targets (N,) class indices."""

@@ -6,10 +6,13 @@ Only tensors enter here. Features are standardised by the caller, so one weight 
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ncmi.heads import lbfgs
 
 # Half decades from 1, which leaves little but the class priors, to 1e-6, which leaves every direction with a millionth of a
 # coordinate's variance to the data. Below that, separable classes gain nothing but larger logits: they grow like ln(1/λ).
@@ -17,10 +20,6 @@ WEIGHT_DECAYS = tuple(10.0 ** (-half / 2) for half in range(13))
 HELD_OUT = 0.2
 
 _CHUNK = 4096  # rows whose logits exist at a time: they stay in cache, and memory does not grow with N·C
-_MAX_ITERATIONS = 2000
-# torch's L-BFGS learns no curvature from a step whose length times change of gradient is below 1e-10, and crawls from there
-# on. Near the minimum all steps are; minimising a large multiple of the objective keeps them above.
-_MULTIPLE = 1e8
 _RISES = 2
 
 
@@ -60,30 +59,14 @@ def minimize(
     thousands. In these units the excess over the minimum is about half the squared length of the gradient. It ends when no
     entry of the gradient exceeds ``tolerance``.
     """
-    unit = _units(start, features, weight_decay)
-    scaled = Line(*(tensor.to(features.dtype).div(u).requires_grad_() for tensor, u in zip(start, unit, strict=True)))
-    optimizer = torch.optim.LBFGS(
-        scaled,
-        max_iter=_MAX_ITERATIONS,
-        max_eval=2 * _MAX_ITERATIONS,
-        history_size=20,
-        tolerance_grad=tolerance * _MULTIPLE,
-        tolerance_change=0.0,
-        line_search_fn="strong_wolfe",
+
+    def by_line(point: Sequence[Tensor]) -> tuple[Tensor, Line]:
+        return objective(Line(*point), features, targets, weight_decay)
+
+    point, largest = lbfgs.minimize(
+        by_line, [tensor.to(features.dtype) for tensor in start], _units(start, features, weight_decay), tolerance
     )
-
-    @torch.no_grad()
-    def closure() -> Tensor:
-        line = Line(scaled.weight * unit.weight, scaled.bias * unit.bias)
-        value, gradient = objective(line, features, targets, weight_decay)
-        scaled.weight.grad = gradient.weight * unit.weight * _MULTIPLE
-        scaled.bias.grad = gradient.bias * unit.bias * _MULTIPLE
-        return value * _MULTIPLE
-
-    optimizer.step(closure)  # pyright: ignore[reportArgumentType]
-    closure()
-    largest = max(float(tensor.grad.abs().max()) for tensor in scaled if tensor.grad is not None)
-    return Line(scaled.weight.detach() * unit.weight, scaled.bias.detach() * unit.bias), largest / _MULTIPLE
+    return Line(*point), largest
 
 
 def _units(line: Line, features: Tensor, weight_decay: float) -> Line:

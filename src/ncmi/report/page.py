@@ -8,7 +8,7 @@ from typing import Any
 
 from ncmi.report.figures import LEVELS, calibration_chart, curve_charts, embed, look_inside
 from ncmi.report.records import RunRecord, read_runs
-from ncmi.report.tables import compare_settings, decision_rows, summary_columns
+from ncmi.report.tables import compare_settings, decision_table, summary_columns
 from ncmi.tensor_files import write_atomically
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -69,12 +69,13 @@ def _content(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "runs": runs,
         "colors": _colors(len(runs)),
         "columns": summary_columns(runs),
-        "decisions": [decision_rows(run) for run in runs],
+        "decisions": decision_table(runs),
         "charts": charts,
         "calibration": calibration,
         "insides": insides,
         "spreads": spreads,
         "maps": [run.attention[:_MAPS] for run in runs],
+        "slides": [bool(run.attention) or _on_bags(run) for run in runs],
         "config": compare_settings([_without_description(run.config) for run in runs]),
         "environment": compare_settings([run.environment for run in runs]),
         "css": (_TEMPLATES / "page.css").read_text(encoding="utf-8"),
@@ -101,6 +102,10 @@ def _title(runs: Sequence[RunRecord]) -> str:
         found = list(dict.fromkeys(str(run.config.get(section, {}).get("name", "?")) for run in runs))
         names.append(", ".join(found[:3]) + (" …" if len(found) > 3 else ""))
     return " · ".join(names)
+
+
+def _on_bags(run: RunRecord) -> bool:
+    return str(run.config.get("data", {}).get("name", "")).startswith("bags:")
 
 
 def _without_description(config: dict[str, Any]) -> dict[str, Any]:

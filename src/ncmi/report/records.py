@@ -89,6 +89,8 @@ def _read(folder: Path, name: str) -> RunRecord:
         notes.append(f"The run is not finished: {done} so far. `ncmi train {folder} --resume` goes on with it.")
     elif "evaluation" not in summary or "headline" not in summary:
         raise ValueError(f"report: {folder / 'summary.json'} lacks the evaluation. It may come from another version.")
+    elif not any("test" in row["parts"] for row in summary["evaluation"]["decisions"]):
+        notes.append("The data have no test part: what is decided is shown for the validation part.")
     notes += [str(row["warning"]) for row in rows if row.get("warning")][-1:]
     outputs, note = _outputs(folder, finished=summary is not None)
     return RunRecord(

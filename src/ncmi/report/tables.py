@@ -24,6 +24,13 @@ class Column(NamedTuple):
     best: float | None = None
 
 
+class DecisionTable(NamedTuple):
+    """Headings of the numbers, and for each decision the place of its run, what decides, and the numbers."""
+
+    titles: list[str]
+    rows: list[tuple[int, list[Cell]]]
+
+
 class Comparison(NamedTuple):
     """Settings by dotted name: those in which runs differ, with a value for each run, and those that all share."""
 
@@ -66,6 +73,14 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
     ("parameters", "numbers that are trained", "parameters", _whole),
 )
 
+# Heading of a share in percent, and where it stands among the parts of a decision.
+_DECISIONS = (
+    ("test top-1, %", "test.top1"),
+    ("validation top-1, %", "validation.top1"),
+    ("train top-1, %", "train.top1"),
+    ("test top-5, %", "test.top5"),
+    ("test ECE, %", "test.ece"),
+)
 
 _BETTER: dict[str, Callable[[list[float]], float]] = {
     **dict.fromkeys(("test top-1, %", "test top-5, %", "macro F1, %", "macro AUC, %", "balanced accuracy, %"), max),
@@ -74,7 +89,7 @@ _BETTER: dict[str, Callable[[list[float]], float]] = {
 
 
 def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
-    """The summary table: words first, then each number that at least one run has."""
+    """The summary table: its first number, which a phone shows beside the names, then words, then the other numbers."""
     words = [
         Column("loss", "the loss it was trained with", [_word(run, "loss") for run in runs], False),
         Column("decision", "what the numbers of the test part decide by", [_decision(run) for run in runs], False),
@@ -85,13 +100,14 @@ def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
             words.append(Column(section, f"the {section}", cells, False))
     comparable = len({_word(run, "data") for run in runs}) == 1  # runs on other data are not better or worse
     seeds = [Cell(str(run.config.get("seed", "–")), run.config.get("seed")) for run in runs]
-    numbers = [Column("seed", "of everything random", seeds, True)]
+    words.append(Column("seed", "of everything random", seeds, True))
+    numbers = []
     for title, meaning, path, show in _COLUMNS:
         values = [_number(_facts(run), path) for run in runs]
         if any(value is not None for value in values):
             cells = [Cell("–") if value is None else Cell(show(value), value) for value in values]
             numbers.append(Column(title, meaning, cells, True, _best(title, values) if comparable else None))
-    return [*words, *numbers]
+    return [*numbers[:1], *words, *numbers[1:]]
 
 
 def _best(title: str, values: Sequence[float | None]) -> float | None:
@@ -102,15 +118,17 @@ def _best(title: str, values: Sequence[float | None]) -> float | None:
     return _BETTER[title](known)
 
 
-def decision_rows(run: RunRecord) -> list[list[Cell]]:
-    """A run's decisions: what decides, then top-1 of test, validation and training part, top-5 and ECE of the test part."""
-    places = (("test", "top1"), ("validation", "top1"), ("train", "top1"), ("test", "top5"), ("test", "ece"))
+def decision_table(runs: Sequence[RunRecord]) -> DecisionTable:
+    """Every decision of every run; a column that no run has a number for, as without a test part, is left out."""
+    found = [row["parts"] for run in runs for row in run.decisions]
+    columns = [(title, path) for title, path in _DECISIONS if any(_number(parts, path) is not None for parts in found)]
     rows = []
-    for row in run.decisions:
-        values = [_number(row["parts"], f"{part}.{name}") for part, name in places]
-        cells = [Cell("–") if value is None else Cell(_percent(value), value) for value in values]
-        rows.append([Cell(row["source"], row["source"]), *cells])
-    return rows
+    for place, run in enumerate(runs):
+        for row in run.decisions:
+            values = [_number(row["parts"], path) for _, path in columns]
+            cells = [Cell("–") if value is None else Cell(_percent(value), value) for value in values]
+            rows.append((place, [Cell(row["source"], row["source"]), *cells]))
+    return DecisionTable([title for title, _ in columns], rows)
 
 
 def compare_settings(settings: Sequence[Mapping[str, Any]]) -> Comparison:

@@ -169,7 +169,8 @@ class Config:
         schedule: the learning rate.
         engine: the arithmetic.
         decisions: what the last epoch is evaluated with: the loss's own decision (``own``), ``class means``,
-            ``linear probe`` and ``knn``. The one that the loss is judged by is added if it is not among them.
+            ``fitted centroids``, ``linear probe`` and ``knn``. The one that the loss is judged by is added if it is not among
+            them.
         trackers: ``tensorboard`` and ``wandb``, beside the run's own log.
         checkpoint_minutes: save within an epoch too when so much time has passed.
     """
@@ -186,8 +187,8 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
-    decisions: list[Literal["own", "class means", "linear probe", "knn"]] = field(
-        default_factory=lambda: ["own", "class means", "linear probe", "knn"]
+    decisions: list[Literal["own", "class means", "fitted centroids", "linear probe", "knn"]] = field(
+        default_factory=lambda: ["own", "class means", "fitted centroids", "linear probe", "knn"]
     )
     trackers: list[Literal["tensorboard", "wandb"]] = field(default_factory=list)
     checkpoint_minutes: float = 15.0

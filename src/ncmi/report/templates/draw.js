@@ -51,11 +51,12 @@ function say(all, x, y, most = 20) {
   const { width, height } = hover.getBoundingClientRect();
   const left = x + 16 + width > innerWidth - 8 ? x - 16 - width : x + 16;
   const top = y + 16 + height > innerHeight - 8 ? y - 16 - height : y + 16;
-  hover.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, top)}px)`;
+  // Beside what it is about, also when the page is scrolled afterwards.
+  hover.style.transform = `translate(${Math.max(8, left) + scrollX}px, ${Math.max(8, top) + scrollY}px)`;
 }
 
 // find(x, y) gives the place under a point of the picture, move(place, key) the next one, show(place) marks it and returns
-// where it is and what to say; show(null) takes the mark away.
+// where it is, what to say and, by the keyboard, what to bring into sight; show(null) takes the mark away.
 function explore(svg, { find, move, show }) {
   let place = null;
   const look = (next, pointer) => {
@@ -63,6 +64,7 @@ function explore(svg, { find, move, show }) {
     const found = show(place);
     hover.hidden = !found;
     if (!found) return;
+    if (!pointer) found.cursor?.scrollIntoView({ block: "nearest", inline: "nearest" });
     const at = pointer ?? new DOMPoint(found.x, found.y).matrixTransform(svg.getScreenCTM());
     say(found.lines, at.x, at.y);
   };
@@ -74,6 +76,8 @@ function explore(svg, { find, move, show }) {
   svg.addEventListener("pointerdown", under);
   svg.addEventListener("pointerleave", (event) => event.pointerType === "touch" || look(null));  // a finger leaves when it lifts
   svg.addEventListener("blur", () => look(null));
+  // Before any other chart answers: not every browser moves the focus to what a finger touches.
+  document.addEventListener("pointerdown", (event) => place === null || svg.contains(event.target) || look(null), true);
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Escape") look(null);
     else if (event.key.startsWith("Arrow")) { event.preventDefault(); look(move(place, event.key)); }

@@ -3,7 +3,7 @@ const hiddenRuns = new Set();
 
 function drawLines(figure, chart) {
   const [width, height] = chart.square ? [420, 400] : [420, 260];
-  const frame = { left: 46, right: width - 10, top: 8, bottom: height - 36 };
+  const frame = { left: 46, right: width - 14, top: 8, bottom: height - 36 };
   const points = chart.series.flatMap((series) => series.points);
   const bounds = (values) => [Math.min(...values), Math.max(...values)];
   let [x0, x1] = chart.square ? [0, 100] : bounds(points.map((point) => point[0]));

@@ -45,8 +45,17 @@ const describe = {
 
 function drawInside(section) {
   const { names, points, ...matrices } = data.insides[section.dataset.inside];
-  for (const figure of section.querySelectorAll("figure.matrix"))
-    drawMatrix(figure, matrices[figure.dataset.matrix], names, describe[figure.dataset.matrix]);
+  for (const figure of section.querySelectorAll("figure.matrix")) {
+    let width = 0;
+    const draw = () => {
+      if (!figure.clientWidth || figure.clientWidth === width) return;
+      width = figure.clientWidth;
+      figure.querySelector(".cells")?.remove();
+      drawMatrix(figure, matrices[figure.dataset.matrix], names, describe[figure.dataset.matrix]);
+    };
+    draw();
+    new ResizeObserver(draw).observe(figure);  // a phone that is turned, a window that is made larger
+  }
   if (points) drawScatter(section.querySelector("figure.scatter"), points, names);
 }
 

@@ -15,7 +15,10 @@ function drawScatter(figure, points, names, most = 20) {
   if (names.length <= most) names.forEach((name, label) => {
     const own = points.filter((point) => point[2] === label);
     const median = (axis) => own.map((point) => point[axis]).sort((a, b) => a - b)[own.length >> 1];
-    if (own.length) shape(svg, "text", { class: "label", x: place(median(0)), y: place(median(1)) + 5 }, name);
+    if (!own.length) return;
+    const text = shape(svg, "text", { class: "label", y: Math.max(20, place(median(1)) + 5) }, name);
+    const half = text.getBBox().width / 2 + 4;  // no name goes over the edge
+    mark(text, { x: Math.min(side - half, Math.max(half, place(median(0)))) });
   });
   const cursor = shape(svg, "circle", { class: "cursor", r: 7, visibility: "hidden" });
 
@@ -44,7 +47,7 @@ function drawScatter(figure, points, names, most = 20) {
       mark(cursor, { cx: place(x), cy: place(y) });
       const lines = [[color(label), names[label]]];
       if (decided !== label) lines.push([null, `decided as ${names[decided] ?? "a class that is not shown"}`]);
-      return { x: place(x), y: place(y), lines };
+      return { x: place(x), y: place(y), cursor, lines };
     },
   });
 }

@@ -1,0 +1,164 @@
+"""``objective-study``: ours: which objective and settings the default has, and how far it is ahead of cross-entropy where."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ncmi.experiments.cells import Comparison
+from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
+from ncmi.experiments.rows import validation_score
+from ncmi.experiments.statistics import Interval, paired_difference, spread
+from ncmi.experiments.table import markdown_table, percent, percent_difference
+
+_PAIR = {"loss": ["ce", "ncmi"]}
+_OBJECTIVES = {"loss": ["ce", "ncmi", *(f"ncmi:objective={name}" for name in ("theorem1", "centroid", "released"))]}
+# Where the default stands against cross-entropy: a title for each part, and its trainings.
+_SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
+    "cifar100": (
+        "CIFAR-100, 20,000 images, 15 epochs, D = 128",
+        partial(Comparison, "cifar100/medium", _OBJECTIVES, 5),
+    ),
+    "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _PAIR, 3)),
+    "narrow": (
+        "the same, D = 64 < C",
+        partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model=resnet8_slim"]),
+    ),
+    "wide": (
+        "the same, twice as wide, D = 256",
+        partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model.options.width=32"]),
+    ),
+    "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _PAIR, 3)),
+    "digits": ("digits, MLP", partial(Comparison, "digits", _PAIR, 5)),
+    "tcga-lung": ("TCGA lung bags", partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_PAIR}, 5)),
+    "tcga-brca": ("TCGA breast bags", partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_PAIR}, 5)),
+}
+# Factors of the default, one at a time, on a cheap set: judged on validation alone.
+_SEARCHED = [
+    "ncmi",
+    *(f"ncmi:exponent={k}" for k in (2, 4, 16)),
+    *(f"ncmi:temperature={t}" for t in (0.1, 0.5)),
+    *(f"ncmi:center={name}" for name in ("batch", "none")),
+    *(f"ncmi:center_momentum={m}" for m in (0.99, 0.9999)),
+    *(f"ncmi:centroids={name}" for name in ("ema", "fixed")),
+    "ncmi:centroids_start=axis",
+    "ncmi:simplex=softmax",
+    *_OBJECTIVES["loss"][2:],
+    "ce",
+]
+_CHEAP = ["data.train_size=5000", "epochs=5"]
+_CENTROID_RATES = (0.1, 0.3, 3.0)
+
+
+def comparisons(scale: Scale) -> dict[str, Comparison]:
+    """The trainings; the study has one scale beside the trial."""
+    if scale == "smoke":
+        return {"digits": Comparison("digits", _PAIR, 2, [0.1], ["scale=smoke", "epochs=1", "data.train_size=256"])}
+    search = partial(Comparison, "cifar100/small", seeds=2, rates=[0.3])
+    parts = {"search": search(factors={"loss": _SEARCHED}, overrides=_CHEAP)}
+    for rate in _CENTROID_RATES:
+        overrides = [*_CHEAP, f"optimizer.centroid_lr={rate:g}"]
+        parts[f"search-centroid-rate-{rate:g}"] = search(factors={"loss": ["ncmi"]}, overrides=overrides)
+    return {**{name: make() for name, (_, make) in _SETS.items()}, **parts}
+
+
+def needs(scale: Scale) -> list[str]:
+    """Data, and what the scale means."""
+    if scale == "smoke":
+        return []
+    return [
+        "It needs CIFAR-100, Fashion-MNIST and the TCGA bags, for what has no rows yet. Scale full is scale small: the study "
+        "has one protocol."
+    ]
+
+
+def piece(place: Place) -> Piece:
+    """The margins over cross-entropy, the search, and what was run."""
+    parts = read_parts(ITEM, place)
+    searched = {name: part for name, part in parts.items() if name.startswith("search")}
+    compared = {name: part for name, part in parts.items() if name not in searched}
+    begun = [part for part in parts.values() if part.rows]
+    return Piece(
+        paragraphs(
+            "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
+            "with 95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their "
+            "means on the test set: in favour of cross-entropy.",
+            _margins(compared),
+            points("What the intervals say:", _verdicts(compared)),
+            *(_search(searched) if any(part.rows for part in searched.values()) else []),
+            what_was_run(begun),
+        ),
+        {},
+    )
+
+
+def _margins(parts: Mapping[str, Part]) -> str:
+    header = ["set", "score", "n", "ce, head", "ce, probe", "ncmi, own", "ncmi, fitted", "ncmi, probe"]
+    header += ["own − ce", "fitted − ce", "probe − ce"]
+    body = []
+    for name, part in parts.items():
+        for score, title in _scores(part).items():
+            cells = [part.cell(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
+            cells += [part.cell(decision, score, **_factors(part, "ncmi")) for decision in ("own", FITTED, PROBE)]
+            n = len(part.by_seed("own", score, **_factors(part, "ncmi")))
+            differences = [percent_difference(found, n) for found in _differences(part, score).values()]
+            body.append([_title(name), title, str(n), *cells, *differences])
+    return markdown_table(header, body, left=2)
+
+
+def _differences(part: Part, score: str) -> dict[str, Interval | None]:
+    """By decision of NCMI: its score minus that of cross-entropy's better decision."""
+    ce = [part.by_seed(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
+    means = [found.mean if (found := spread(list(values.values()))) else float("-inf") for values in ce]
+    best = ce[means.index(max(means))]
+    return {
+        decision: paired_difference(part.by_seed(decision, score, **_factors(part, "ncmi")), best)
+        for decision in ("own", FITTED, PROBE)
+    }
+
+
+def _verdicts(parts: Mapping[str, Part]) -> list[str]:
+    """Which intervals lie beside zero."""
+    lines = {"above": [], "below": []}
+    for name, part in parts.items():
+        for score, title in _scores(part).items():
+            for decision, found in _differences(part, score).items():
+                if found is not None and found.low is not None and found.high is not None:
+                    what = f"{_title(name)} ({decision}, {title})"
+                    lines["above"] += [what] if found.low > 0 else []
+                    lines["below"] += [what] if found.high < 0 else []
+    return [f"wholly {side} zero: {'; '.join(found) or 'none'}." for side, found in lines.items()]
+
+
+def _search(parts: Mapping[str, Part]) -> list[str]:
+    """The searched settings by their validation score, best first."""
+    body = []
+    for name, part in parts.items():
+        rate = name.removeprefix("search-centroid-rate-")
+        for plan in part.plans:
+            rows = list(plan.runs.values())
+            own = spread([validation_score(row) or 0.0 for row in rows])
+            probe = spread([row["decisions"][PROBE]["validation"]["top1"] for row in rows])
+            title = plan.factors["loss"] if rate == name else f"{plan.factors['loss']}, ξ's rate {rate}"
+            if own is not None:
+                body.append((own.mean, [title, str(own.n), percent(own, own.n), percent(probe, own.n)]))
+    body = [cells for _, cells in sorted(body, key=lambda line: line[0], reverse=True)]
+    return [
+        "**The search.** One setting changed at a time, 5,000 images, 5 epochs, rate 0.3; accuracy on the validation part.",
+        markdown_table(["setting", "n", "own decision", "linear probe"], body),
+    ]
+
+
+def _title(name: str) -> str:
+    return _SETS[name][0] if name in _SETS else name
+
+
+def _factors(part: Part, loss: str) -> dict[str, str]:
+    """The group of a loss; a part has one network."""
+    return {**{key: values[0] for key, values in part.comparison.factors.items()}, "loss": loss}
+
+
+def _scores(part: Part) -> dict[str, str]:
+    return {"macro_f1": "macro F1", "macro_auc": "macro AUC"} if part.comparison.kind.folds else {"top1": "top-1"}
+
+
+ITEM = Item("objective-study", "The default and cross-entropy", comparisons, piece, needs=needs)
