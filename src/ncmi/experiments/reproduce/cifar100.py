@@ -73,8 +73,8 @@ def _beside_the_paper(scale: Scale) -> str:
     return (
         "The columns *paper* are its numbers for ResNets eight times as wide, 50,000 images, 200 epochs and three seeds. They "
         "cannot be compared with ours, which come from the networks, images and epochs named below; only the order of the "
-        f"losses can. {claim} The rate is the same for every loss, 0.1 for batches of 32 at scale small: each of them chose 0.3 "
-        "on validation for batches of 128, in `results/compare/cifar100-small`. The large batch of SupCon has 512 images."
+        f"losses can. {claim} The rate is the same for every loss, 0.1 for batches of 32 at scale small: each of them chose "
+        "0.3 on validation for batches of 128, in `results/compare/cifar100-small`. The large batch of SupCon has 512 images."
     )
 
 
