@@ -18,6 +18,7 @@ from ncmi.cli import (
     predict,
     recipes,
     report,
+    reproduce,
     train,
 )
 
@@ -26,6 +27,7 @@ _COMMANDS = {
     "evaluate": evaluate,
     "attention": attention,
     "compare": compare,
+    "reproduce": reproduce,
     "measure": measure,
     "report": report,
     "export": export,

@@ -20,19 +20,19 @@ def make_notes(comparison: Comparison, plans: list[Plan], reference: str | None)
     """
     losses = dict.fromkeys(plan.factors["loss"] for plan in plans if "loss" in plan.factors)
     return [
-        _setting(comparison, [row for plan in plans for row in plan.runs.values()]),
+        setting(comparison, [row for plan in plans for row in plan.runs.values()]),
         _scores(comparison, reference),
         _coverage(comparison, plans, reference),
         "Seconds: training in the fastest run at any rate, without validation and evaluation; other work on the machine slows "
         "runs. Peak memory: the largest of the runs, whole process, data in memory included; on a GPU, its tensors.",
         _rates(comparison, plans),
         *(note for loss in losses for note in loss_notes(loss, comparison.base)),
-        *(remark for plan in plans for remark in _remarks(plan)),
-        *_unfinished(plans),
+        *(remark for plan in plans for remark in remarks(plan)),
+        *unfinished(plans),
     ]
 
 
-def _setting(comparison: Comparison, rows: list[Row]) -> str:
+def setting(comparison: Comparison, rows: list[Row]) -> str:
     """What was run, and on what."""
     base = comparison.base
     parts = [f"`{comparison.recipe}`", *(f"`{override}`" for override in comparison.overrides)]
@@ -98,7 +98,7 @@ def _rates(comparison: Comparison, plans: list[Plan]) -> str:
     )
 
 
-def _remarks(plan: Plan) -> list[str]:
+def remarks(plan: Plan) -> list[str]:
     """What is not as expected of a group."""
     found = []
     for headline in distinct(plan.runs.values(), "headline"):
@@ -111,7 +111,8 @@ def _remarks(plan: Plan) -> list[str]:
     return found
 
 
-def _unfinished(plans: list[Plan]) -> list[str]:
+def unfinished(plans: list[Plan]) -> list[str]:
+    """A sentence about groups that have not come to their end."""
     titles = [plan.title for plan in plans if not plan.finished]
     return [f"Not finished: {', '.join(titles)}."] if titles else []
 

@@ -75,20 +75,8 @@ class Table:
         header += [f"{column.title} − {REFERENCE}" for column in compared]
         header += ["seconds an epoch", "peak memory"]
         body = [self._cells(line, [(column.decision, column.score) for column in compared]) for line in self.lines]
-        widths = [max(len(cells[column]) for cells in (header, *body)) for column in range(len(header))]
-        left = len(factors)
-        rule = ["-" * (width + 2) if place < left else "-" * (width + 1) + ":" for place, width in enumerate(widths)]
-        rows = [
-            "| "
-            + " | ".join(
-                cell.ljust(width) if place < left else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            )
-            + " |"
-            for cells in (header, *body)
-        ]
         paragraphs = [line for note in self.notes for line in (note, "")]
-        return "\n".join([rows[0], f"|{'|'.join(rule)}|", *rows[1:], "", *paragraphs])
+        return "\n".join([markdown_table(header, body, left=len(factors)), "", *paragraphs])
 
     def csv(self) -> str:
         """Every score of every decision, unrounded: shares of 1, bytes and seconds."""
@@ -101,10 +89,10 @@ class Table:
 
     def _cells(self, line: Line, compared: list[Scored]) -> list[str]:
         cells = [*line.factors.values(), "–" if line.rate is None else f"{line.rate:g}", str(line.n)]
-        scores = [_percent(line.results[column.decision, column.score].spread, line.n) for column in self.kind.columns]
+        scores = [percent(line.results[column.decision, column.score].spread, line.n) for column in self.kind.columns]
         if line.failed is not None:
             scores[0] = f"failed: {line.failed}".replace("|", "\\|")
-        cells += scores + [_difference(line.results[scored].difference, line.n) for scored in compared]
+        cells += scores + [percent_difference(line.results[scored].difference, line.n) for scored in compared]
         cells.append("–" if line.seconds is None else f"{line.seconds:.2f}")
         cells.append("–" if line.peak_memory_bytes is None else f"{line.peak_memory_bytes / 1e6:.0f} MB")
         return cells
@@ -177,18 +165,47 @@ def _record(line: Line, compared: bool) -> dict[str, Any]:
     return record
 
 
-def _percent(found: Spread | None, n: int) -> str:
+def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> str:
+    """A Markdown table that reads well as plain text.
+
+    Args:
+        header: a cell for each column.
+        body: the same for each line.
+        left: how many columns are aligned to the left; numbers are to the right.
+
+    >>> print(markdown_table(["loss", "top-1"], [["ce", "7.5"]]))
+    | loss | top-1 |
+    |------|------:|
+    | ce   |   7.5 |
+    """
+    widths = [max(len(cells[column]) for cells in (header, *body)) for column in range(len(header))]
+    rule = ["-" * (width + 2) if place < left else "-" * (width + 1) + ":" for place, width in enumerate(widths)]
+    lines = [
+        "| "
+        + " | ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        + " |"
+        for cells in (header, *body)
+    ]
+    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]])
+
+
+def percent(found: Spread | None, n: int) -> str:
+    """Mean ± standard deviation in percent, with the number of seeds where it is not ``n``."""
     if found is None:
         return "–"
     deviation = "" if found.deviation is None else f" ± {100 * found.deviation:.2f}"
     return f"{100 * found.mean:.2f}{deviation}{_count(found.n, n)}"
 
 
-def _difference(found: Interval | None, n: int) -> str:
+def percent_difference(found: Interval | None, n: int) -> str:
+    """A mean difference in percent and its interval, with the number of seeds where it is not ``n``."""
     if found is None:
         return "–"
-    ends = "" if found.low is None or found.high is None else f" [{_signed(found.low)}, {_signed(found.high)}]"
-    return f"{_signed(found.mean)}{ends}{_count(found.n, n)}"
+    ends = "" if found.low is None or found.high is None else f" [{signed(found.low)}, {signed(found.high)}]"
+    return f"{signed(found.mean)}{ends}{_count(found.n, n)}"
 
 
 def _count(own: int, n: int) -> str:
@@ -196,6 +213,7 @@ def _count(own: int, n: int) -> str:
     return "" if own == n else f" (n = {own})"
 
 
-def _signed(share: float) -> str:
+def signed(share: float) -> str:
+    """A share of 1 in percent, with its sign."""
     text = f"{100 * share:+.2f}"
     return text.replace("-", "−") if float(text) else "0.00"  # zero has no sign, however it was rounded

@@ -1,4 +1,4 @@
-"""``Item``: a table or figure of the paper as work that can be interrupted, and as a piece of a page made from its rows alone."""
+"""``Item``: a table or figure of the paper as work that can be interrupted, and as a piece of a page made from its rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,8 @@ class Piece:
     """What an item's rows say: Markdown, and pictures that it refers to by name.
 
     Args:
-        markdown: table, what can be read from it and what cannot; below a heading that the page gives it.
+        markdown: table, what can be read from it and what cannot; below a heading that the page gives it. It shows a picture
+            as ``![what it shows](name.svg)``, and the page finds it.
         figures: by name without an ending; each is written as SVG and PNG beside the rows.
     """
 
@@ -62,6 +63,7 @@ class Item:
         piece: made from the rows in a place alone, finished or not, so that the page can be made again at any time.
         measure: work after the trainings, if any: it appends rows to files in the place and skips those that are there.
         needs: sentences about what a scale needs beyond the package, such as data; shown by ``--dry-run``.
+        prepare: work before the trainings, if any, such as writing images; it skips what is there.
     """
 
     name: str
@@ -70,3 +72,4 @@ class Item:
     piece: Callable[[Place], Piece]
     measure: Callable[[Place], None] | None = None
     needs: Callable[[Scale], Sequence[str]] = lambda scale: ()
+    prepare: Callable[[Place], None] | None = None
