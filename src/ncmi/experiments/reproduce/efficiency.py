@@ -7,7 +7,9 @@ from typing import NamedTuple
 from ncmi.experiments.losses import loss_overrides, loss_views, split_variant
 from ncmi.experiments.reproduce.epoch_cost import cost_in_process
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
-from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, markdown_table, nothing_yet
+from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
+from ncmi.experiments.reproduce.parts import paragraphs
+from ncmi.experiments.table import markdown_table
 from ncmi.recipes import read_recipe
 from ncmi.training.config import Config, make_config
 
@@ -96,16 +98,16 @@ def piece(place: Place) -> Piece:
     ]  # fmt: skip
     body = [_line(group, loss) for group in groups.values() for loss in LOSSES if _of(group, loss)]
     text = [
-        markdown_table(header, body),
-        *(_about(group) for group in groups.values()),
+        markdown_table(header, body, left=3),
+        [_about(group) for group in groups.values()],
         f"The paper's numbers are seconds of an epoch and Gb on ImageNet, {_printed()}. Only ratios can stand beside ours: "
         "its machine is two EPYC 7763 with eight A5000, its batches hold 1024 images of 224 pixels, and what it "
         "counts as memory is not said. Eight A5000 of 24 GB hold 192 GB together, less than the 241.17 that it prints for "
         "SupCon with ResNet-101.",
-        *(sentence for group in groups.values() for sentence in _findings(group)),
+        [sentence for group in groups.values() for sentence in _findings(group)],
         machine_sentence(rows),
     ]
-    return Piece("\n\n".join(text) + "\n", {})
+    return Piece(paragraphs(*text), {})
 
 
 def _of(group: Sequence[Row], loss: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Rows that an item measures itself, beside those of its trainings: a file of JSON lines, and tables made from it."""
+"""Rows that an item measures itself, beside those of its trainings: a file of JSON lines, and sentences about it."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -43,17 +43,6 @@ class MeasuredRows:
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, lambda file: file.write_text(text, encoding="utf-8"))
-
-
-def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    >>> print(markdown_table(["loss", "seconds"], [["ce", "1.0"]]))
-    | loss | seconds |
-    | --- | --- |
-    | ce | 1.0 |
-    """
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *body))
 
 
 def machine_sentence(rows: Sequence[Row]) -> str:
