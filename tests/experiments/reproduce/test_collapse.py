@@ -167,3 +167,8 @@ def test_every_setting_has_a_config(scale):
         assert config.data.validation > 0
         assert config.loss.options["simplex"] == setting.simplex
         assert ("centroids" in config.loss.options) == (setting.objective == "released")
+
+
+def test_needs_say_what_is_trained():
+    assert ITEM.needs("smoke") == ["Its 8 runs of 3 epochs are trained by the measurements, one after the other."]
+    assert "4 runs of 200 epochs" in ITEM.needs("full")[0]

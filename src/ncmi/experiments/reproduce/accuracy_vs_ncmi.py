@@ -49,9 +49,7 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
     )
     own = [*overrides, "data.validation=0", "decisions=[own]"]
     return {
-        f"epochs-{count}": Comparison(
-            recipe, {"model": models, "loss": ["ce"]}, 1, [rate], [*own, f"epochs={count}"], seed_keys=("seed",)
-        )
+        f"epochs-{count}": Comparison(recipe, {"model": models, "loss": ["ce"]}, 1, [rate], [*own, f"epochs={count}"])
         for count in epochs
     }
 
@@ -217,14 +215,14 @@ def _needs(scale: Scale) -> list[str]:
     if scale == "smoke":
         return []
     found = [
-        "CIFAR-10's test images, and the folder cifar10_resnets with resnet20.pt to resnet56.pt, the published weights of "
-        "Y. Idelbayev, beside them; without them that family is left out."
+        "It needs CIFAR-10's test images, and beside them the folder `cifar10_resnets` with resnet20.pt to resnet56.pt, the "
+        "published weights of Y. Idelbayev; without those the family is left out."
     ]
     if scale == "full":
         found.append(
-            "ImageNet in ./imagenet with the folder val, and the folder imagenet_resnets with torchvision's weights as "
-            "resnet18.pth to resnet101.pth in one of the places where data are looked for (`ncmi doctor`). Any other network: "
-            "`ncmi measure --model NAME --weights FILE --data folder:imagenet`."
+            "It needs ImageNet in the folder `imagenet`, with `val`, and the folder `imagenet_resnets` with torchvision's "
+            "weights as resnet18.pth to resnet101.pth in one of the places where data are looked for (`ncmi doctor`). Any other "
+            "network: `ncmi measure --model NAME --weights FILE --data folder:imagenet`."
         )
     return found
 

@@ -245,8 +245,11 @@ def _about(scale: Scale, epochs: int) -> str:
     )
 
 
-def _needs(scale: Scale) -> tuple[str, ...]:
-    return () if scale == "smoke" else ("CIFAR-100 (`ncmi doctor` says where it is looked for).",)
+def _needs(scale: Scale) -> list[str]:
+    chosen = settings(scale)
+    epochs = chosen[0].config(scale).epochs
+    found = [f"Its {len(chosen)} runs of {epochs} epochs are trained by the measurements, one after the other."]
+    return found if scale == "smoke" else [*found, "It needs CIFAR-100 (`ncmi doctor` says where it is looked for)."]
 
 
 ITEM = Item(

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 _QUANTITIES = {"cmi": "CMI, nats", "gamma": "Γ, nats", "ncmi": "NCMI = CMI / Γ", "top1": "accuracy, %"}
 _SIMPLEX = {"nsf": COLORS[0], "softmax": COLORS[1]}
-_LINES = {"ema": "-", "none": "--"}
+_LINES: dict[str, Any] = {"ema": "-", "none": "--"}
 _MARKERS = ("o", "s", "^")
 
 

@@ -188,11 +188,12 @@ def _printed() -> str:
 def _needs(scale: Scale) -> tuple[str, ...]:
     if scale == "smoke":
         return ()
-    alone = "The machine for itself: other work changes the times."
+    alone = "It needs the machine for itself: other work changes the times."
     if scale == "small":
-        return ("CIFAR-100 (`ncmi doctor` says where it is looked for).", alone)
+        return ("It needs CIFAR-100 (`ncmi doctor` says where it is looked for).", alone)
     return (
-        "ImageNet in ./imagenet, with the folders train and val, and a device that holds a step of 2048 images for SupCon.",
+        "It needs ImageNet in the folder `imagenet`, with `train` and `val`, and a device that holds a step of 2048 images for "
+        "SupCon.",
         alone,
     )
 
