@@ -221,8 +221,8 @@ def _needs(scale: Scale) -> list[str]:
     if scale == "full":
         found.append(
             "It needs ImageNet in the folder `imagenet`, with `val`, and the folder `imagenet_resnets` with torchvision's "
-            "weights as resnet18.pth to resnet101.pth in one of the places where data are looked for (`ncmi doctor`). Any other "
-            "network: `ncmi measure --model NAME --weights FILE --data folder:imagenet`."
+            "weights as resnet18.pth to resnet101.pth in one of the places where data are looked for (`ncmi doctor`). Any "
+            "other network: `ncmi measure --model NAME --weights FILE --data folder:imagenet`."
         )
     return found
 
