@@ -25,11 +25,11 @@ _TIMM = "timm:"
 
 _MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
-    # For small machines: 77,000 parameters and D = 64; then 0.3, 0.7 and 1.3 million and D = 128.
+    # For small machines: 77,000 parameters and D = 64; 0.3 million and D = 128; then 0.2 and 0.3 million and D = 64.
     "resnet8_slim": partial(ResNet, block="basic", blocks=(1, 1, 1), width=16, stem="cifar"),
     "resnet10_slim": partial(ResNet, block="basic", blocks=(1, 1, 1, 1), width=16, stem="cifar"),
-    "resnet18_slim": partial(ResNet, block="basic", blocks=(2, 2, 2, 2), width=16, stem="cifar"),
-    "resnet34_slim": partial(ResNet, block="basic", blocks=(3, 4, 6, 3), width=16, stem="cifar"),
+    "resnet18_slim": partial(ResNet, block="basic", blocks=(2, 2, 2, 2), width=8, stem="cifar"),
+    "resnet34_slim": partial(ResNet, block="basic", blocks=(3, 4, 6, 3), width=8, stem="cifar"),
     "resnet18": partial(ResNet, block="basic", blocks=(2, 2, 2, 2)),
     "resnet34": partial(ResNet, block="basic", blocks=(3, 4, 6, 3)),
     "resnet50": partial(ResNet, block="bottleneck", blocks=(3, 4, 6, 3)),

@@ -170,8 +170,8 @@ def solve(problem: Problem) -> dict[str, Any]:
 def line(problem: Problem, name: str) -> dict[str, Any]:
     """Both forms along a line of log-probabilities that starts at the class means and ends, at t = 1, at another q.
 
-    ``printed minimum``: where the printed form is lowest; the line goes on to both sides. ``corners``: almost at a corner of the
-    simplex for each class, on the way to which the corrected denominator can become negative.
+    ``printed minimum``: where the printed form is lowest; the line goes on to both sides. ``corners``: almost at a corner of
+    the simplex for each class, on the way to which the corrected denominator can become negative.
     """
     probs, targets = problem.points()
     means = class_means(probs, targets)
