@@ -23,8 +23,7 @@ def add_arguments(parser: Any) -> None:
     parser.add_argument(
         "--tflops",
         type=float,
-        default=10.0,
-        help="10^12 operations a second of your GPU, for the estimate (10: what the paper's times come to for its GPUs)",
+        help="10^12 operations a second of your GPU, for the estimate (by default 10: what the paper's times come to)",
     )
 
 
@@ -37,15 +36,15 @@ def run(arguments: Any) -> int:
         for name, entry in ITEMS.items():
             print(f"{name.ljust(width)}  {entry.line}")
         return 0
-    if not 0 < arguments.tflops < float("inf"):
+    if arguments.tflops is not None and not 0 < arguments.tflops < float("inf"):
         raise ValueError(f"--tflops must be positive and finite; got {arguments.tflops:g}.")
     items = [get_item(name) for name in (list_items() if arguments.item == ["all"] else dict.fromkeys(arguments.item))]
     for item in items:
         place = _place(arguments, item.name)
         if arguments.dry_run:
-            from ncmi.experiments.reproduce.dry_run import describe_item
+            from ncmi.experiments.reproduce.dry_run import TFLOPS, describe_item
 
-            print(describe_item(item, place, arguments.tflops))
+            print(describe_item(item, place, arguments.tflops or TFLOPS))
         elif code := _reproduce(item, place):
             return code
     return 0

@@ -86,11 +86,16 @@ def test_cifar100_with_ncmi_ahead_and_behind(tmp_path):
 
 
 def test_fitted_centroids_have_a_line_where_rows_have_them(tmp_path):
-    shares = {"table-cifar100": "NCMI-CC (fitted)", "figure-batch-size": "NCMI-CC (fitted)"}
-    for name, title in shares.items():
+    judged = {
+        "table-cifar100": "- resnet18_slim: NCMI-CC (fitted) (37.00) is level with CE (40.00)",
+        "figure-batch-size": "- NCMI-CC (fitted) beside CE, LP and SupCon, LP: level at 16, 32",
+    }
+    for name, sentence in judged.items():
         item, place = fill(tmp_path, name, "small", lambda part, factors: (0.3, 0.4), fitted=0.37)
-        (line,) = lines_of(item.piece(place).markdown, title)
+        text = item.piece(place).markdown
+        (line,) = lines_of(text, "NCMI-CC (fitted)")
         assert "37.00" in line
+        assert sentence in text, "what is fitted after training is judged beside probes"
     item, place = fill(tmp_path, "table-ablation", "small", lambda part, factors: (0.3, 0.4), fitted=0.37)
     text = item.piece(place).markdown
     assert "| CC (fitted) |" in text

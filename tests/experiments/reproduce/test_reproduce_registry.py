@@ -12,6 +12,7 @@ def test_the_order_is_the_papers_and_ours_come_last():
     assert list_items() == [
         "table-cifar100", "table-imagenet", "table-wsi", "table-efficiency", "table-ablation", "figure-accuracy-vs-ncmi",
         "figure-batch-size", "figure-collapse", "theorem", "merged-classes",
+        "objective-study",
     ]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def _standings(parts: list[Part]) -> list[str]:
     """At which batch sizes NCMI is ahead of the others, level with them and behind them."""
     found = []
     for line in (line for line in _LINES if line[1] == "ncmi"):
-        rivals = [other for other in _LINES if other[1] != "ncmi" and (other[2] == PROBE) == (line[2] == PROBE)]
+        rivals = [other for other in _LINES if other[1] != "ncmi" and (other[2] == "own") == (line[2] == "own")]
         places: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
         for part in parts:
             verdict = judge(_share(part, line), {other[0]: _share(part, other) for other in rivals}, part.samples)

@@ -78,14 +78,14 @@ class Network:
         return None if part is None else mean(part.spread(decision, "top1", **factors))
 
     def standings(self) -> list[str]:
-        """Sentences about NCMI among the other losses, by own decision and by linear probe."""
+        """Sentences about NCMI among the other losses, by own decision and by what is fitted after training."""
         others = [method for method in METHODS if not method.ours]
         owns = {method.title: self.share(method, "own") for method in others if method.own}
         probes = {method.title: self.share(method, PROBE) for method in others}
         found = []
         for method in METHODS:
             if method.ours:
-                value, rivals = self.share(method, method.own or PROBE), owns if method.own else probes
+                value, rivals = self.share(method, method.own or PROBE), owns if method.own == "own" else probes
                 found.append(standing(method.title, value, rivals, self.part.samples))
         return [f"{self.name}: {sentence}" for sentence in found if sentence]
 
@@ -123,7 +123,8 @@ def method_table(
 
 OWN_AND_PROBE = (
     "*Own* is the head of a loss that has one and the nearest centroid (CC) for NCMI, whose objective is the default, "
-    "`harmonic`, unless a preset is named; LP is a linear probe on frozen features."
+    "`harmonic`, unless a preset is named; LP is a linear probe on frozen features. Centroids that are fitted on frozen features "
+    "after training, where there are some, are judged beside the probes."
 )
 
 

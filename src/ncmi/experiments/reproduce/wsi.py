@@ -11,7 +11,7 @@ _MODELS = ["abmil", "transmil", "aem", "asmil"]
 _LOSSES = ["ce", "ncmi"]
 _SCORES = {"macro_f1": "macro F1", "macro_auc": "macro AUC"}
 # The decisions of the sentences; all of them are in the tables of the parts.
-_DECISIONS = {PROBE: "linear probe", "own": "own decision", FITTED: "fitted centroids"}
+_DECISIONS = {PROBE: "linear probe", "own": "own decision", FITTED: "fitted centroids beside the linear probe of ce"}
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
@@ -87,8 +87,8 @@ def _line(data: str, part: Part, model: str, loss: str, scale: Scale) -> list[st
 
 def _difference(part: Part, model: str, decision: str, score: str) -> Interval | None:
     with_ncmi, with_ce = (part.by_seed(decision, score, model=model, loss=loss) for loss in ("ncmi", "ce"))
-    if decision == FITTED:  # of centroids, which ce has not: its own head
-        with_ce = part.by_seed("own", score, model=model, loss="ce")
+    if decision == FITTED:  # after training, as a probe is
+        with_ce = part.by_seed(PROBE, score, model=model, loss="ce")
     return paired_difference(with_ncmi, with_ce)
 
 
