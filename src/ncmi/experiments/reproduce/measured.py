@@ -1,4 +1,4 @@
-"""Rows that an item measures itself, beside those of its trainings: a file of JSON lines, and tables made from it."""
+"""Rows that an item measures itself, beside those of its trainings: a file of JSON lines, and sentences about it."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -34,26 +34,15 @@ class MeasuredRows:
         return any(all(row.get(name) == value for name, value in values.items()) for row in self.rows())
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows, all or none, each with versions, machine and commit."""
+        """Add rows, all or none, each with versions, machine and commit unless it says so itself."""
         environment = describe_environment("cpu")
         about = {"version": environment["ncmi"], **{name: environment[name] for name in _ENVIRONMENT}}
         text = "".join(
             json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
-            for row in [*self.rows(), *({**row, **about} for row in rows)]
+            for row in [*self.rows(), *({**about, **row} for row in rows)]
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, lambda file: file.write_text(text, encoding="utf-8"))
-
-
-def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    >>> print(markdown_table(["loss", "seconds"], [["ce", "1.0"]]))
-    | loss | seconds |
-    | --- | --- |
-    | ce | 1.0 |
-    """
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *body))
 
 
 def machine_sentence(rows: Sequence[Row]) -> str:

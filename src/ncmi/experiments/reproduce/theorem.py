@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
-from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, markdown_table, nothing_yet
+from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
+from ncmi.experiments.reproduce.parts import paragraphs
 from ncmi.experiments.reproduce.theorem_numbers import FORMS, Form, Problem, line, solve
+from ncmi.experiments.table import markdown_table
 from ncmi.report.drawing import COLORS, style
 
 if TYPE_CHECKING:
@@ -73,15 +75,15 @@ def piece(place: Place) -> Piece:
     text = [
         "The paper claims that the minimum of F over q is NCMI, reached where every q is its class's mean s. It prints q of "
         "c_z in the denominator; its proof needs q of c_x. The paper has no numbers for it.",
-        markdown_table(header, body),
+        markdown_table(header, body, left=0),
         "Ranges are over problems; distance is the largest total variation of a class. Everything is float64, pair by pair "
         "from the equations; minima are the lowest of several L-BFGS descents from s and from random q at which the "
         "denominator is positive.",
-        *_findings(solved, lines),
-        *(["![F along two lines](lines.svg)"] if figures else []),
+        _findings(solved, lines),
+        *("![F along two lines](lines.svg)" for _ in figures),
         machine_sentence(rows),
     ]
-    return Piece("\n\n".join(text) + "\n", figures)
+    return Piece(paragraphs(*text), figures)
 
 
 def _findings(solved: Sequence[Row], lines: Mapping[str, Row]) -> list[str]:
