@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ncmi.experiments.cells import Cell, Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
-from ncmi.experiments.reproduce.parts import paragraphs
+from ncmi.experiments.reproduce.parts import paragraphs, points
 from ncmi.experiments.reproduce.penultimate import Family, family_features, run_features, separation
 from ncmi.experiments.table import markdown_table
 from ncmi.report.drawing import COLORS, style
@@ -113,7 +113,7 @@ def piece(place: Place) -> Piece:
     text = [
         "![Accuracy against NCMI](accuracy-vs-ncmi.svg)",
         _correlations(families),
-        [sentence for name, group in families.items() for sentence in _findings(name, group)],
+        points("What the rows say:", [line for name, group in families.items() for line in _findings(name, group)]),
         "The paper measures published ResNets on ImageNet's validation images, whose class means seem to come from the same "
         "images; neither its networks' numbers nor how many there were is in its source, so that only r can be compared. Here "
         "NCMI and accuracy are those of one half of the test images, by class means of the other half: "

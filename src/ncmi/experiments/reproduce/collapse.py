@@ -15,7 +15,7 @@ from ncmi.experiments.reproduce.collapse_pictures import draw_centers, draw_clus
 from ncmi.experiments.reproduce.followed_run import Look, follow
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
-from ncmi.experiments.reproduce.parts import paragraphs
+from ncmi.experiments.reproduce.parts import paragraphs, points
 from ncmi.experiments.table import markdown_table
 from ncmi.recipes import read_recipe
 from ncmi.training.config import Config, make_config
@@ -167,7 +167,7 @@ def piece(place: Place) -> Piece:
         "![Paths of the centres](centers.svg)",
         markdown_table(header, [_line(row) for row in last], left=2),
         _about(place.scale, epochs[0]["epochs"]),
-        [sentence for objective in objectives for sentence in _findings(objective, last)],
+        points("What the rows say:", [line for objective in objectives for line in _findings(objective, last)]),
         [f"{row['objective']}, {row['title']}: {row['failed']}" for row in rows if "failed" in row],
         machine_sentence(rows),
     ]

@@ -8,7 +8,7 @@ from ncmi.experiments.losses import loss_overrides, loss_views, split_variant
 from ncmi.experiments.reproduce.epoch_cost import cost_in_process
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
-from ncmi.experiments.reproduce.parts import paragraphs
+from ncmi.experiments.reproduce.parts import paragraphs, points
 from ncmi.experiments.table import markdown_table
 from ncmi.recipes import read_recipe
 from ncmi.training.config import Config, make_config
@@ -104,7 +104,7 @@ def piece(place: Place) -> Piece:
         "its machine is two EPYC 7763 with eight A5000, its batches hold 1024 images of 224 pixels, and what it "
         "counts as memory is not said. Eight A5000 of 24 GB hold 192 GB together, less than the 241.17 that it prints for "
         "SupCon with ResNet-101.",
-        [sentence for group in groups.values() for sentence in _findings(group)],
+        points("What the rows say:", [line for group in groups.values() for line in _findings(group)]),
         machine_sentence(rows),
     ]
     return Piece(paragraphs(*text), {})

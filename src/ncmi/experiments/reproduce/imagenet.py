@@ -21,11 +21,8 @@ _WRITTEN = {
 def comparisons(scale: Scale) -> dict[str, Comparison]:
     """The trainings; SupCon's large batch is quoted in the paper, and is not run."""
     if scale == "full":
-        losses, decisions = (
-            [*_LOSSES, "ncmi:preset=paper"],
-            ["decisions=[own, class means, fitted centroids, linear probe]"],
-        )
-        return {name: Comparison(f"imagenet/{name}", {"loss": losses}, 1, [0.5], decisions) for name in _NETWORKS}
+        losses = [*_LOSSES, "ncmi:preset=paper"]
+        return {name: Comparison(f"imagenet/{name}", {"loss": losses}, 1, [0.5]) for name in _NETWORKS}
     model, train, test, epochs = ("resnet10_slim", 32, 40, 8) if scale == "small" else ("resnet8_slim", 8, 10, 1)
     overrides = [
         f"scale={scale}", f"data.name=folder:{_WRITTEN[scale][2].as_posix()}", f"data.train_resolution={train}",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
-from ncmi.experiments.reproduce.parts import paragraphs
+from ncmi.experiments.reproduce.parts import paragraphs, points
 from ncmi.experiments.reproduce.theorem_numbers import FORMS, Form, Problem, line, solve
 from ncmi.experiments.table import markdown_table
 from ncmi.report.drawing import COLORS, style
@@ -79,7 +79,7 @@ def piece(place: Place) -> Piece:
         "Ranges are over problems; distance is the largest total variation of a class. Everything is float64, pair by pair "
         "from the equations; minima are the lowest of several L-BFGS descents from s and from random q at which the "
         "denominator is positive.",
-        _findings(solved, lines),
+        points("What the rows say:", _findings(solved, lines)),
         *("![F along two lines](lines.svg)" for _ in figures),
         machine_sentence(rows),
     ]
