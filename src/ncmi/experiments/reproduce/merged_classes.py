@@ -12,7 +12,8 @@ import torch
 from ncmi.evaluation import Outputs
 from ncmi.experiments.cells import Cell, Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
-from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, markdown_table, nothing_yet
+from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
+from ncmi.experiments.table import markdown_table
 from ncmi.report.curves import Panel, curves_figure
 from ncmi.report.figures import rounded
 from ncmi.report.records import RunRecord, read_runs
