@@ -58,12 +58,9 @@ def test_slides_depend_on_their_patches(tmp_path):
     assert text.endswith("How long that takes depends on the patches of your slides, and is not known before.")
 
 
-def test_an_item_without_trainings(tmp_path):
+def test_an_item_without_comparisons(tmp_path):
     item = Item("none", "Nothing", lambda scale: {}, lambda place: Piece("", {}), measure=lambda place: None)
-    assert described(item, tmp_path, "small").splitlines()[1:] == [
-        "Then measurements, which skip what is there.",
-        "It trains nothing.",
-    ]
+    assert described(item, tmp_path, "small").splitlines()[1:] == ["Measurements, which skip what is there."]
 
 
 def test_the_command_lists_items_and_refuses_the_rest(capsys, tmp_path, monkeypatch):

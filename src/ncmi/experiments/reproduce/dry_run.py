@@ -71,10 +71,10 @@ def describe_item(item: Item, place: Place, tflops: float = TFLOPS, results: Pat
         *item.needs(place.scale),
     ]
     if item.measure is not None:
-        lines.append("Then measurements, which skip what is there.")
+        lines.append(f"{'Then m' if runs else 'M'}easurements, which skip what is there.")
     left = [run for run in runs if run.row is None]
     if not runs:
-        return "\n".join([*lines, "It trains nothing."])
+        return "\n".join(lines)
     searched = any(len(comparison.rates) > 1 for comparison in comparisons.values())
     more = ", and more for seeds at the best rate" if searched and left else ""
     lines.append(f"Runs: {len(runs)}, left: {len(left)}{more}.")

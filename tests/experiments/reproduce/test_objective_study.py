@@ -1,0 +1,65 @@
+"""The study of the default: margins over the better decision of cross-entropy, what intervals say, the search on validation."""
+
+import json
+
+from experiments.reproduce.filled import fill, lines_of
+
+from ncmi.experiments.reproduce import objective_study
+from ncmi.experiments.reproduce.objective_study import ITEM, comparisons
+
+
+def shares(part, factors):
+    if part.startswith("search"):
+        return 0.2, 0.25
+    if factors["loss"] == "ce":
+        return 0.40, 0.45
+    return (0.44, 0.50) if part != "narrow" else (0.30, 0.35)
+
+
+def test_margins_are_to_the_better_decision_of_cross_entropy(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares, fitted=0.48)
+    text = item.piece(place).markdown
+    (line,) = lines_of(text, "CIFAR-100, 20,000")
+    assert line[:3] == ["CIFAR-100, 20,000 images, 15 epochs, D = 128", "top-1", "5"]
+    assert line[3:8] == ["40.00 ± 0.00", "45.00 ± 0.00", "44.00 ± 0.00", "48.00 ± 0.00", "50.00 ± 0.00"]
+    assert [cell.split()[0] for cell in line[8:]] == ["−1.00", "+3.00", "+5.00"]
+    assert [cells[1] for cells in lines_of(text, "TCGA lung")] == ["macro F1", "macro AUC"]
+
+
+def test_intervals_beside_zero_are_named(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares, fitted=0.48)
+    above, below = (line for line in item.piece(place).markdown.splitlines() if line.startswith("- wholly"))
+    assert "CIFAR-100, 20,000 images, 15 epochs, D = 128 (linear probe, top-1)" in above
+    assert "D = 64 < C (linear probe, top-1)" in below
+    assert "D = 64 < C (linear probe, top-1)" not in above
+
+
+def test_the_search_is_ranked_by_validation_alone(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares)
+    path = place.part("search").rows.path
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        if row["loss"] == "ncmi:exponent=16":
+            row["decisions"]["own"]["validation"]["top1"] = 0.6
+            row["decisions"]["own"]["test"]["top1"] = 0.0
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = item.piece(place).markdown
+    table = text[text.index("| setting") :].splitlines()
+    assert table[2].startswith("| ncmi:exponent=16 ")
+    assert "60.00 ± 0.00" in table[2]
+    assert any(line.startswith("| ncmi, ξ's rate 0.1 ") for line in table)
+
+
+def test_what_has_not_run_is_said(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", lambda part, factors: None)
+    text = item.piece(place).markdown
+    assert "wholly above zero: none." in text
+    assert "The search" not in text
+
+
+def test_every_part_of_the_page_has_trainings():
+    assert set(objective_study._SETS) < set(comparisons("small")) == set(comparisons("full"))
+    assert all(comparison.base for comparison in comparisons("small").values())
+    assert set(comparisons("smoke")) == {"digits"}
+    assert ITEM.needs("small")
+    assert not ITEM.needs("smoke")
