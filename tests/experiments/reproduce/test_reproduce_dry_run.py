@@ -4,6 +4,7 @@ import pytest
 from experiments.reproduce.filled import fill
 
 from ncmi.cli import main
+from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce import get_item
 from ncmi.experiments.reproduce.dry_run import TFLOPS, _forward_flops, describe_item
 from ncmi.experiments.reproduce.item import Item, Piece, Place
@@ -61,6 +62,13 @@ def test_slides_depend_on_their_patches(tmp_path):
 def test_an_item_without_comparisons(tmp_path):
     item = Item("none", "Nothing", lambda scale: {}, lambda place: Piece("", {}), measure=lambda place: None)
     assert described(item, tmp_path, "small").splitlines()[1:] == ["Measurements, which skip what is there."]
+
+
+def test_operations_are_counted_only_where_images_are_known(tmp_path):
+    comparison = Comparison("digits", {"loss": ["ce"]}, 1, [0.1])
+    item = Item("digits", "Digits", lambda scale: {"part": comparison}, lambda place: Piece("", {}))
+    end = "is not known: operations are counted for cifar100 and folder:imagenet, not digits."
+    assert described(item, tmp_path, "full").endswith(end)
 
 
 def test_the_command_lists_items_and_refuses_the_rest(capsys, tmp_path, monkeypatch):

@@ -111,6 +111,11 @@ def _hours(left: list[_Run], tflops: float) -> str:
     """What arithmetic alone says."""
     if any(run.config.data.name.startswith("bags:") for run in left):
         return "How long that takes depends on the patches of your slides, and is not known before."
+    unknown = list(dict.fromkeys(run.config.data.name for run in left if run.config.data.name not in _IMAGES))
+    if unknown:
+        return (
+            f"How long that takes is not known: operations are counted for {' and '.join(_IMAGES)}, not {unknown[0]}."
+        )
     total = sum(_flops(run.config) for run in left)
     return (
         f"About {total / (tflops * 1e12) / 3600:,.0f} hours of training on one GPU that sustains {tflops:g} TFLOP/s "
@@ -120,12 +125,11 @@ def _hours(left: list[_Run], tflops: float) -> str:
 
 def _flops(config: Config) -> float:
     """Operations of a run: of one image, forward and backward, times images, views and epochs."""
-    name = config.data.name
-    images, side = _IMAGES.get(name, _IMAGES["folder:imagenet"])
+    images, side = _IMAGES[config.data.name]
     forward = _forward_flops(
         config.model.name, config.model.options.get("stem", ""), side or config.data.train_resolution
     )
-    return _BACKWARD * forward * images * loss_views(config.loss.name) * config.epochs
+    return _BACKWARD * forward * (config.data.train_size or images) * loss_views(config.loss.name) * config.epochs
 
 
 @cache
