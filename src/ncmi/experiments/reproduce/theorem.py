@@ -131,7 +131,7 @@ def _range(values: Sequence[float]) -> str:
 def _draw(lines: Mapping[str, Row]) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     with style():
         figure = Figure(figsize=(10, 3.8), layout=ConstrainedLayoutEngine(wspace=0.06))
@@ -140,8 +140,9 @@ def _draw(lines: Mapping[str, Row]) -> "Figure":
         _draw_line(right, lines["corners"], "t: class means at 0, corners of the simplex at 1")
         left.set_title("where the two forms are lowest", fontsize=10, loc="left")
         left.set_yscale("log")
-        for ticks in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
-            ticks(FuncFormatter(lambda value, _: f"{value:g}"))
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        left.yaxis.set_minor_formatter(NullFormatter())
         right.set_title("where their denominators change sign", fontsize=10, loc="left")
         right.set_ylim(-15, 15)
         right.axhline(0, color="0.6", linewidth=0.8)
