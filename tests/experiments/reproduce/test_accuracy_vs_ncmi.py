@@ -31,6 +31,7 @@ def data(tmp_path, monkeypatch):
         create_model("resnet20", num_classes=10).state_dict(), tmp_path / "data" / "cifar10_resnets" / "resnet20.pt"
     )
     monkeypatch.setenv("NCMI_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))  # with a cache that is empty
     load = penultimate.load_data
     monkeypatch.setattr(penultimate, "load_data", lambda name: load(name, check=False))
 

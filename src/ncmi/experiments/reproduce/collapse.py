@@ -168,7 +168,9 @@ def piece(place: Place) -> Piece:
         markdown_table(header, [_line(row) for row in last], left=2),
         _about(place.scale, epochs[0]["epochs"]),
         points("What the rows say:", [line for objective in objectives for line in _findings(objective, last)]),
-        [f"{row['objective']}, {row['title']}: {row['failed']}" for row in rows if "failed" in row],
+        points(
+            "What failed:", [f"{row['objective']}, {row['title']}: {row['failed']}" for row in rows if "failed" in row]
+        ),
         machine_sentence(rows),
     ]
     figures = {

@@ -99,7 +99,7 @@ def piece(place: Place) -> Piece:
     body = [_line(group, loss) for group in groups.values() for loss in LOSSES if _of(group, loss)]
     text = [
         markdown_table(header, body, left=3),
-        [_about(group) for group in groups.values()],
+        *(_about(group) for group in groups.values()),
         f"The paper's numbers are seconds of an epoch and Gb on ImageNet, {_printed()}. Only ratios can stand beside ours: "
         "its machine is two EPYC 7763 with eight A5000, its batches hold 1024 images of 224 pixels, and what it "
         "counts as memory is not said. Eight A5000 of 24 GB hold 192 GB together, less than the 241.17 that it prints for "
