@@ -54,6 +54,9 @@ def test_what_has_not_run_is_said(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", lambda part, factors: None)
     text = item.piece(place).markdown
     assert "wholly above zero: none." in text
+    assert "- CIFAR-100, 20,000 images, 15 epochs, D = 128\n" in text
+    assert "- search\n" in text
+    assert "| set" not in text
     assert "The search" not in text
 
 

@@ -20,11 +20,11 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     ),
     "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _PAIR, 3)),
     "narrow": (
-        "the same, D = 64 < C",
+        "CIFAR-100, 10,000 images, 8 epochs, D = 64 < C",
         partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model=resnet8_slim"]),
     ),
     "wide": (
-        "the same, twice as wide, D = 256",
+        "CIFAR-100, 10,000 images, 8 epochs, twice as wide, D = 256",
         partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model.options.width=32"]),
     ),
     "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _PAIR, 3)),
@@ -75,17 +75,18 @@ def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
     searched = {name: part for name, part in parts.items() if name.startswith("search")}
-    compared = {name: part for name, part in parts.items() if name not in searched}
-    begun = [part for part in parts.values() if part.rows]
+    compared = {name: part for name, part in parts.items() if name not in searched and part.rows}
+    left = [_title(name) for name, part in parts.items() if not part.rows]
     return Piece(
         paragraphs(
             "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
             "with 95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their "
             "means on the test set: in favour of cross-entropy.",
-            _margins(compared),
+            _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
+            points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *(_search(searched) if any(part.rows for part in searched.values()) else []),
-            what_was_run(begun),
+            what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
     )
@@ -149,7 +150,7 @@ def _search(parts: Mapping[str, Part]) -> list[str]:
 
 
 def _title(name: str) -> str:
-    return _SETS[name][0] if name in _SETS else name
+    return _SETS[name][0] if name in _SETS else name.replace("-", " ")
 
 
 def _factors(part: Part, loss: str) -> dict[str, str]:
