@@ -100,3 +100,9 @@ def test_every_loss_has_a_config(scale):
             assert config.loss.name == loss.partition(":")[0]
     assert SETTINGS["small"][1].config(RELEASED).loss.options == {"preset": "released"}
     assert len(ITEM.needs("full")) == 2
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_one_epoch_has_a_schedule_that_fits_it(scale):
+    # Recipes of many epochs fall at milestones that a run of one epoch does not reach, and are refused then.
+    assert {setting.config("ce").schedule.name for setting in SETTINGS[scale]} == {"constant"}

@@ -41,6 +41,9 @@ PAPER = {
 }
 
 
+_ONE_EPOCH = ("epochs=1", "schedule={name: constant}")  # a recipe's own schedule may fall at later epochs
+
+
 class Setting(NamedTuple):
     """What is timed: a recipe, so many steps of it after a first one (``None``: the whole epoch), so many rounds."""
 
@@ -51,10 +54,10 @@ class Setting(NamedTuple):
 
     def config(self, loss: str) -> Config:
         """The run of a loss."""
-        base = make_config(read_recipe(self.recipe), ["epochs=1", *self.overrides])
+        base = make_config(read_recipe(self.recipe), [*_ONE_EPOCH, *self.overrides])
         size = [] if self.timed is None else [f"data.train_size={(self.timed + 1) * base.batch_size}"]
         # The rate changes no time; a low one keeps the first steps of every loss finite.
-        settings = ["epochs=1", "optimizer.lr=0.01", *size, *self.overrides, *loss_overrides(loss, base)]
+        settings = [*_ONE_EPOCH, "optimizer.lr=0.01", *size, *self.overrides, *loss_overrides(loss, base)]
         return make_config(read_recipe(self.recipe), settings, owner=f"recipe {self.recipe}")
 
 
