@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from batches import normal, soft_labels
+from ranks import spawn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -185,7 +185,7 @@ def worker(rank, folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("ranks"))
-    mp.spawn(worker, args=(folder,), nprocs=max(SHARDS))
+    spawn(worker, folder, ranks=max(SHARDS))
     return folder
 
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from ranks import spawn
 from torch import nn
 from torchmetrics import MetricCollection
 
@@ -225,7 +225,7 @@ def run_rank(rank, folder):
 
 
 def test_two_processes_with_uneven_shards_equal_one(tmp_path):
-    mp.spawn(run_rank, args=(str(tmp_path),), nprocs=2)
+    spawn(run_rank, str(tmp_path))
     expected = loops(*data())
     for rank in range(2):
         assert_equal(torch.load(tmp_path / f"{rank}.pt"), expected)

@@ -11,9 +11,9 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from baseline_cases import CASES, C, D, V
 from batches import normal, soft_labels
+from ranks import spawn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -143,7 +143,7 @@ def three_worker(rank, folder):
 
 def run(work, ranks, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("baseline_ranks"))
-    mp.spawn(work, args=(folder,), nprocs=ranks)
+    spawn(work, folder, ranks=ranks)
     return [torch.load(os.path.join(folder, f"rank{rank}.pt"), weights_only=False) for rank in range(ranks)]
 
 

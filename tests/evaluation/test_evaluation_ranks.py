@@ -11,9 +11,9 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from batches import normal
 from evaluated import D, loader, nearest, network
+from ranks import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from ncmi.evaluation import LabelledFeatures, collect, features, gather, validate
@@ -76,7 +76,7 @@ def worker(rank, folder):
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("ranks"))
-    mp.spawn(worker, args=(folder,), nprocs=2)
+    spawn(worker, folder)
     return [torch.load(os.path.join(folder, f"{rank}.pt"), weights_only=True) for rank in range(2)]
 
 

@@ -7,8 +7,8 @@ import pickle
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
+from ranks import spawn
 from torch import nn
 
 from ncmi import CentroidClassifier, NCMILoss
@@ -135,7 +135,7 @@ def run_rank(rank, folder):
 def test_class_means_over_two_processes_equal_one(tmp_path):
     loss = trained_loss()
     torch.save(loss.state_dict(), tmp_path / "loss.pt")
-    mp.spawn(run_rank, args=(str(tmp_path),), nprocs=2)
+    spawn(run_rank, str(tmp_path))
     expected = CentroidClassifier.from_class_means(loss, [data()]).log_density
     for rank in range(2):
         torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), expected, rtol=0, atol=1e-7)

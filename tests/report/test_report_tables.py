@@ -46,6 +46,28 @@ def test_metrics_of_slides_have_columns_where_a_run_has_them():
     assert "balanced accuracy, %" not in columns
 
 
+def run_with(test):
+    decision = {"name": "own", "source": "head", "parts": {"test": test}}
+    return RunRecord("a", None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
+
+
+def test_intervals_over_patients_stand_beside_the_numbers():
+    intervals = {"macro_auc": [0.5, 0.875], "top1": [0.25, 0.75]}
+    run = run_with({"top1": 0.5, "macro_f1": 0.25, "macro_auc": 0.75, "intervals": intervals})
+    columns = by_title([run])
+    assert columns["macro AUC, %"].cells == [("75.00 [50.00, 87.50]", 0.75)]
+    assert "over patients" in columns["macro AUC, %"].meaning
+    assert columns["macro F1, %"].cells == [("25.00", 0.25)]
+    assert "patients" not in columns["macro F1, %"].meaning
+    assert decision_table([run]).rows[0][1][1] == ("50.00 [25.00, 75.00]", 0.5)
+
+
+def test_top5_of_five_classes_or_fewer_is_left_out():
+    assert "test top-5, %" in by_title([run_with({"top1": 0.5, "top5": 1.0}), run_with({"top1": 0.5, "top5": 0.9})])
+    assert "test top-5, %" not in by_title([run_with({"top1": 0.5, "top5": 1.0})])
+    assert decision_table([run_with({"top1": 0.5, "top5": 1.0})]).titles == ["test top-1, %"]
+
+
 def test_the_best_is_marked_where_numbers_differ():
     def run(name, top1, ece):
         decision = {"name": "own", "source": "head", "parts": {"test": {"top1": top1, "ece": ece}}}

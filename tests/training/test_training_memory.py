@@ -6,8 +6,8 @@ import os
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from bag_sets import make_tcga
+from ranks import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from ncmi.criteria import create_criterion
@@ -211,7 +211,7 @@ def one_rank(rank, folder):
 
 
 def test_two_ranks_with_uneven_shares_are_one_process(tmp_path):
-    mp.spawn(one_rank, (str(tmp_path),), nprocs=2)
+    spawn(one_rank, str(tmp_path))
     expected, state = run_steps()
     for rank in range(2):
         losses, found = torch.load(tmp_path / f"{rank}.pt")

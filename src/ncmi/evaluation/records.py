@@ -152,6 +152,8 @@ class Evaluation:
     def table(self) -> str:
         """A Markdown table that reads well as plain text: accuracies and ECE in percent, then information and notes."""
         columns = _SLIDE_COLUMNS if self.of_patients else _COLUMNS
+        if self.num_classes <= 5:  # the right class is always among the five best
+            columns = [column for column in columns if column[2] != "top5"]
         header = ["decision (%)", *(title for title, _, _ in columns)]
         body = [
             [row.source, *(_cell(row.parts.get(part), field) for _, part, field in columns)] for row in self.decisions

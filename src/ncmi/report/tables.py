@@ -103,9 +103,12 @@ def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
     words.append(Column("seed", "of everything random", seeds, True))
     numbers = []
     for title, meaning, path, show in _COLUMNS:
-        values = [_number(_facts(run), path) for run in runs]
-        if any(value is not None for value in values):
-            cells = [Cell("–") if value is None else Cell(show(value), value) for value in values]
+        facts = [_facts(run) for run in runs]
+        values = [_number(each, path) for each in facts]
+        if _tells(path, values):
+            cells = [_cell(each, path, show) for each in facts]
+            if any(_interval(each, path) for each in facts):
+                meaning += "; in brackets its 95 % bootstrap interval over patients"
             numbers.append(Column(title, meaning, cells, True, _best(title, values) if comparable else None))
     return [*numbers[:1], *words, *numbers[1:]]
 
@@ -121,12 +124,11 @@ def _best(title: str, values: Sequence[float | None]) -> float | None:
 def decision_table(runs: Sequence[RunRecord]) -> DecisionTable:
     """Every decision of every run; a column that no run has a number for, as without a test part, is left out."""
     found = [row["parts"] for run in runs for row in run.decisions]
-    columns = [(title, path) for title, path in _DECISIONS if any(_number(parts, path) is not None for parts in found)]
+    columns = [(title, path) for title, path in _DECISIONS if _tells(path, [_number(parts, path) for parts in found])]
     rows = []
     for place, run in enumerate(runs):
         for row in run.decisions:
-            values = [_number(row["parts"], path) for _, path in columns]
-            cells = [Cell("–") if value is None else Cell(_percent(value), value) for value in values]
+            cells = [_cell(row["parts"], path, _percent) for _, path in columns]
             rows.append((place, [Cell(row["source"], row["source"]), *cells]))
     return DecisionTable([title for title, _ in columns], rows)
 
@@ -172,6 +174,28 @@ def _number(facts: Any, path: str) -> float | None:
     for key in path.split("."):
         facts = facts.get(key) if isinstance(facts, Mapping) else None
     return float(facts) if isinstance(facts, int | float) else None
+
+
+def _tells(path: str, values: Sequence[float | None]) -> bool:
+    """Whether there are such numbers; that the right class is among the five best says nothing with five classes or fewer."""
+    known = [value for value in values if value is not None]
+    return bool(known) and not (path.endswith(".top5") and all(value == 1 for value in known))
+
+
+def _cell(facts: Any, path: str, show: Callable[[float], str]) -> Cell:
+    value = _number(facts, path)
+    if value is None:
+        return Cell("–")
+    ends = _interval(facts, path)
+    return Cell(show(value) + (f" [{', '.join(map(show, ends))}]" if ends else ""), value)
+
+
+def _interval(facts: Any, path: str) -> Sequence[float] | None:
+    """Both ends, where the samples come from patients."""
+    *place, name = path.split(".")
+    for key in (*place, "intervals", name):
+        facts = facts.get(key) if isinstance(facts, Mapping) else None
+    return facts
 
 
 def _word(run: RunRecord, section: str) -> Cell:

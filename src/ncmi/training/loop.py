@@ -1,5 +1,6 @@
 """``train``: a run from its first step to its last, to be read from top to bottom."""
 
+import gc
 import math
 import os
 import time
@@ -61,6 +62,11 @@ def train(
             if processes.main and not started and folder.exists and not folder.last.is_file():
                 folder.discard()
             raise
+        finally:
+            if processes.size > 1:
+                # DistributedDataParallel is part of a reference cycle and holds the process group, and threads of a group that
+                # outlives the interpreter can abort a process whose work is done (pytorch/pytorch#179291).
+                gc.collect()
 
 
 def _train(run: Run, started: bool, stop: StopSignal, quiet: bool) -> dict[str, Any]:
