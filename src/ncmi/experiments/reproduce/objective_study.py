@@ -29,8 +29,14 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     ),
     "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _PAIR, 3)),
     "digits": ("digits, MLP", partial(Comparison, "digits", _PAIR, 5)),
-    "tcga-lung": ("TCGA lung bags, ten splits", partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_PAIR}, 10)),
-    "tcga-brca": ("TCGA breast bags, ten splits", partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_PAIR}, 10)),
+    "tcga-lung": (
+        "TCGA lung bags, ten splits",
+        partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_PAIR}, 10),
+    ),
+    "tcga-brca": (
+        "TCGA breast bags, ten splits",
+        partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_PAIR}, 10),
+    ),
 }
 # Factors of the default, one at a time, on a cheap set: judged on validation alone.
 _SEARCHED = [
