@@ -50,6 +50,15 @@ def test_the_search_is_ranked_by_validation_alone(tmp_path):
     assert any(line.startswith("| ncmi, ξ's rate 0.1 ") for line in table)
 
 
+def test_rates_of_centroids_in_a_longer_training_stand_beside_the_rule(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares)
+    text = item.piece(place).markdown
+    table = text[text.index("**ξ's rate in a longer training.**") :].split("\n\n")[1].splitlines()[2:]
+    titles = [line.split("|")[1].strip() for line in table]
+    assert sorted(titles) == ["ξ's rate 0.1", "ξ's rate 1, the rule", "ξ's rate 3"]
+    assert all(line.split("|")[2].strip() == "1" for line in table), "the one seed that all of them have"
+
+
 def test_what_has_not_run_is_said(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", lambda part, factors: None)
     text = item.piece(place).markdown
@@ -58,6 +67,7 @@ def test_what_has_not_run_is_said(tmp_path):
     assert "- search\n" in text
     assert "| set" not in text
     assert "The search" not in text
+    assert "longer training" not in text
 
 
 def test_every_part_of_the_page_has_trainings():

@@ -1,12 +1,12 @@
 """``objective-study``: ours: which objective and settings the default has, and how far it is ahead of cross-entropy where."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
-from ncmi.experiments.rows import validation_score
+from ncmi.experiments.rows import Row, validation_score
 from ncmi.experiments.statistics import Interval, paired_difference, spread
 from ncmi.experiments.table import markdown_table, percent, percent_difference
 
@@ -53,6 +53,7 @@ _SEARCHED = [
 ]
 _CHEAP = ["data.train_size=5000", "epochs=5"]
 _CENTROID_RATES = (0.1, 0.3, 3.0)
+_LONG_CENTROID_RATES = (0.1, 3.0)  # at the length of the first part, where a slow ξ has time enough
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
@@ -64,6 +65,9 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
     for rate in _CENTROID_RATES:
         overrides = [*_CHEAP, f"optimizer.centroid_lr={rate:g}"]
         parts[f"search-centroid-rate-{rate:g}"] = search(factors={"loss": ["ncmi"]}, overrides=overrides)
+    for rate in _LONG_CENTROID_RATES:
+        overrides = [f"optimizer.centroid_lr={rate:g}"]
+        parts[f"long-centroid-rate-{rate:g}"] = Comparison("cifar100/medium", {"loss": ["ncmi"]}, 1, [0.3], overrides)
     return {**{name: make() for name, (_, make) in _SETS.items()}, **parts}
 
 
@@ -81,7 +85,8 @@ def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
     searched = {name: part for name, part in parts.items() if name.startswith("search")}
-    compared = {name: part for name, part in parts.items() if name not in searched and part.rows}
+    longer = {name: part for name, part in parts.items() if name.startswith("long-") or name == "cifar100"}
+    compared = {name: part for name, part in parts.items() if name in _SETS and part.rows}
     left = [_title(name) for name, part in parts.items() if not part.rows]
     return Piece(
         paragraphs(
@@ -92,6 +97,7 @@ def piece(place: Place) -> Piece:
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *(_search(searched) if any(part.rows for part in searched.values()) else []),
+            *_long_search(longer),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
@@ -138,21 +144,43 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
 
 def _search(parts: Mapping[str, Part]) -> list[str]:
     """The searched settings by their validation score, best first."""
-    body = []
+    lines = []
     for name, part in parts.items():
         rate = name.removeprefix("search-centroid-rate-")
         for plan in part.plans:
-            rows = list(plan.runs.values())
-            own = spread([validation_score(row) or 0.0 for row in rows])
-            probe = spread([row["decisions"][PROBE]["validation"]["top1"] for row in rows])
             title = plan.factors["loss"] if rate == name else f"{plan.factors['loss']}, ξ's rate {rate}"
-            if own is not None:
-                body.append((own.mean, [title, str(own.n), percent(own, own.n), percent(probe, own.n)]))
-    body = [cells for _, cells in sorted(body, key=lambda line: line[0], reverse=True)]
+            lines.append((title, list(plan.runs.values())))
     return [
         "**The search.** One setting changed at a time, 5,000 images, 5 epochs, rate 0.3; accuracy on the validation part.",
-        markdown_table(["setting", "n", "own decision", "linear probe"], body),
+        _by_validation(lines),
     ]
+
+
+def _long_search(parts: Mapping[str, Part]) -> list[str]:
+    """ξ's rate where training is long, at the seed that all of them have."""
+    lines = []
+    for name, part in parts.items():
+        rate = name.removeprefix("long-centroid-rate-") if name != "cifar100" else "1, the rule"
+        rows = [row for row in part.rows if (row["loss"], row["rate"], row["seed"]) == ("ncmi", 0.3, 0)]
+        lines += [(f"ξ's rate {rate}", rows)] if rows else []
+    if len(lines) < 2:
+        return []
+    return [
+        "**ξ's rate in a longer training.** 20,000 images, 15 epochs, rate 0.3, seed 0; accuracy on the validation part.",
+        _by_validation(lines),
+    ]
+
+
+def _by_validation(lines: Sequence[tuple[str, Sequence[Row]]]) -> str:
+    """A table of settings and their rows, best first."""
+    body = []
+    for title, rows in lines:
+        own = spread([validation_score(row) or 0.0 for row in rows])
+        probe = spread([row["decisions"][PROBE]["validation"]["top1"] for row in rows])
+        if own is not None:
+            body.append((own.mean, [title, str(own.n), percent(own, own.n), percent(probe, own.n)]))
+    cells = [cells for _, cells in sorted(body, key=lambda line: line[0], reverse=True)]
+    return markdown_table(["setting", "n", "own decision", "linear probe"], cells)
 
 
 def _title(name: str) -> str:
