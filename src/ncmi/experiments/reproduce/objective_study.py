@@ -85,7 +85,6 @@ def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
     searched = {name: part for name, part in parts.items() if name.startswith("search")}
-    longer = {name: part for name, part in parts.items() if name.startswith("long-") or name == "cifar100"}
     compared = {name: part for name, part in parts.items() if name in _SETS and part.rows}
     left = [_title(name) for name, part in parts.items() if not part.rows]
     return Piece(
@@ -97,7 +96,7 @@ def piece(place: Place) -> Piece:
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *(_search(searched) if any(part.rows for part in searched.values()) else []),
-            *_long_search(longer),
+            *_long_search(place),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
@@ -156,14 +155,14 @@ def _search(parts: Mapping[str, Part]) -> list[str]:
     ]
 
 
-def _long_search(parts: Mapping[str, Part]) -> list[str]:
-    """ξ's rate where training is long, at the seed that all of them have."""
+def _long_search(place: Place) -> list[str]:
+    """ξ's rate where training is long, at the rate and seed that all of them have, whichever rate is the default's best."""
+    parts = {f"ξ's rate {rate:g}": f"long-centroid-rate-{rate:g}" for rate in _LONG_CENTROID_RATES}
     lines = []
-    for name, part in parts.items():
-        rate = name.removeprefix("long-centroid-rate-") if name != "cifar100" else "1, the rule"
-        rows = [row for row in part.rows if (row["loss"], row["rate"], row["seed"]) == ("ncmi", 0.3, 0)]
-        lines += [(f"ξ's rate {rate}", rows)] if rows else []
-    if len(lines) < 2:
+    for title, name in {"ξ's rate 1, the rule": "cifar100", **parts}.items():
+        rows = [row for row in place.part(name).rows.rows().values() if "failed" not in row]
+        lines.append((title, [row for row in rows if (row["loss"], row["rate"], row["seed"]) == ("ncmi", 0.3, 0)]))
+    if not all(rows for _, rows in lines):
         return []
     return [
         "**ξ's rate in a longer training.** 20,000 images, 15 epochs, rate 0.3, seed 0; accuracy on the validation part.",
