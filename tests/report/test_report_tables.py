@@ -37,18 +37,15 @@ def test_a_stopped_run_has_the_numbers_of_its_last_epoch(runs):
     assert by_title(read_runs([runs.stopped])).keys() >= {"loss", "validation top-1, %", "epochs"}
 
 
+def run_with(test, name="a"):
+    decision = {"name": "own", "source": "head", "parts": {"test": test}}
+    return RunRecord(name, None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
+
+
 def test_metrics_of_slides_have_columns_where_a_run_has_them():
-    parts = {"test": {"n": 9, "top1": 0.5, "macro_f1": 0.25, "macro_auc": 0.75}}
-    decision = {"name": "own", "source": "head", "parts": parts}
-    run = RunRecord("a", None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
-    columns = by_title([run])
+    columns = by_title([run_with({"n": 9, "top1": 0.5, "macro_f1": 0.25, "macro_auc": 0.75})])
     assert columns["macro AUC, %"].cells == [("75.00", 0.75)]
     assert "balanced accuracy, %" not in columns
-
-
-def run_with(test):
-    decision = {"name": "own", "source": "head", "parts": {"test": test}}
-    return RunRecord("a", None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
 
 
 def test_intervals_over_patients_stand_beside_the_numbers():
@@ -70,8 +67,7 @@ def test_top5_of_five_classes_or_fewer_is_left_out():
 
 def test_the_best_is_marked_where_numbers_differ():
     def run(name, top1, ece):
-        decision = {"name": "own", "source": "head", "parts": {"test": {"top1": top1, "ece": ece}}}
-        return RunRecord(name, None, {}, summary={"headline": "own", "evaluation": {"decisions": [decision]}})
+        return run_with({"top1": top1, "ece": ece}, name)
 
     columns = by_title([run("a", 0.5, 0.1), run("b", 0.75, 0.1), RunRecord("c", None, {})])
     assert columns["test top-1, %"].best == 0.75

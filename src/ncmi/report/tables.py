@@ -101,9 +101,8 @@ def summary_columns(runs: Sequence[RunRecord]) -> list[Column]:
     comparable = len({_word(run, "data") for run in runs}) == 1  # runs on other data are not better or worse
     seeds = [Cell(str(run.config.get("seed", "–")), run.config.get("seed")) for run in runs]
     words.append(Column("seed", "of everything random", seeds, True))
-    numbers = []
+    facts, numbers = [_facts(run) for run in runs], []
     for title, meaning, path, show in _COLUMNS:
-        facts = [_facts(run) for run in runs]
         values = [_number(each, path) for each in facts]
         if _tells(path, values):
             cells = [_cell(each, path, show) for each in facts]
@@ -170,14 +169,19 @@ def _facts(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def _number(facts: Any, path: str) -> float | None:
-    for key in path.split("."):
+def _at(facts: Any, *keys: str) -> Any:
+    for key in keys:
         facts = facts.get(key) if isinstance(facts, Mapping) else None
-    return float(facts) if isinstance(facts, int | float) else None
+    return facts
+
+
+def _number(facts: Any, path: str) -> float | None:
+    found = _at(facts, *path.split("."))
+    return float(found) if isinstance(found, int | float) else None
 
 
 def _tells(path: str, values: Sequence[float | None]) -> bool:
-    """Whether there are such numbers; that the right class is among the five best says nothing with five classes or fewer."""
+    """Whether there are such numbers, and not only fives that always hold the right class, as with five classes or fewer."""
     known = [value for value in values if value is not None]
     return bool(known) and not (path.endswith(".top5") and all(value == 1 for value in known))
 
@@ -193,9 +197,7 @@ def _cell(facts: Any, path: str, show: Callable[[float], str]) -> Cell:
 def _interval(facts: Any, path: str) -> Sequence[float] | None:
     """Both ends, where the samples come from patients."""
     *place, name = path.split(".")
-    for key in (*place, "intervals", name):
-        facts = facts.get(key) if isinstance(facts, Mapping) else None
-    return facts
+    return _at(facts, *place, "intervals", name)
 
 
 def _word(run: RunRecord, section: str) -> Cell:
