@@ -5,6 +5,7 @@ import json
 from experiments.reproduce.filled import fill, lines_of
 
 from ncmi.experiments.reproduce import objective_study
+from ncmi.experiments.reproduce.objective_search import SEARCHES
 from ncmi.experiments.reproduce.objective_study import ITEM, comparisons
 
 
@@ -34,20 +35,52 @@ def test_intervals_beside_zero_are_named(tmp_path):
     assert "D = 64 < C (linear probe, top-1)" not in above
 
 
-def test_the_search_is_ranked_by_validation_alone(tmp_path):
-    item, place = fill(tmp_path, "objective-study", "small", shares)
-    path = place.part("search").rows.path
+def table_after(text, title):
+    lines = text[text.index(title) :].split("\n\n")[1].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def set_validation(place, part, scores):
+    """Change the validation score of some losses in the rows of a part, and spoil their test scores."""
+    path = place.part(part).rows.path
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:
-        if row["loss"] == "ncmi:exponent=16":
-            row["decisions"]["own"]["validation"]["top1"] = 0.6
-            row["decisions"]["own"]["test"]["top1"] = 0.0
+        if row["loss"] in scores:
+            own = row["decisions"]["own"]
+            own["validation"] |= dict.fromkeys(("top1", "macro_f1", "macro_auc"), scores[row["loss"]])
+            own["test"] |= dict.fromkeys(("top1", "macro_f1", "macro_auc"), 0.0)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = item.piece(place).markdown
-    table = text[text.index("| setting") :].splitlines()
-    assert table[2].startswith("| ncmi:exponent=16 ")
-    assert "60.00 ± 0.00" in table[2]
-    assert any(line.startswith("| ncmi, ξ's rate 0.1 ") for line in table)
+
+
+def test_the_search_is_ranked_by_validation_alone_over_all_sets(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares)
+    for part in SEARCHES:
+        set_validation(place, part, {"ncmi:exponent=16": 0.8, "ncmi": 0.7, "ncmi:exponent=4": 0.7})
+    set_validation(place, "search", {"ncmi:exponent=16": 0.1})
+    table = table_after(item.piece(place).markdown, "**The search.**")
+    ranks = {line[0]: line[1] for line in table}
+    # The default and exponent 4 are second and third in four sets and first and second in the fifth.
+    assert ranks["ncmi"] == ranks["ncmi:exponent=4"] == f"{(4 * 2.5 + 1.5) / 5:.1f}"
+    assert ranks["ncmi:exponent=16"] == f"{(4 * 1 + len(table)) / 5:.1f}"
+    assert [line[1] for line in table] == sorted(ranks.values(), key=float)
+    (line,) = (line for line in table if line[0] == "ncmi:exponent=16")
+    assert line[2:4] == ["10.00 ± 0.00", "80.00 ± 0.00"]
+
+
+def test_a_setting_that_lacks_a_set_is_not_ranked(tmp_path):
+    def without_softmax_on_digits(part, factors):
+        return None if part == "search-digits" and "softmax" in factors["loss"] else shares(part, factors)
+
+    item, place = fill(tmp_path, "objective-study", "small", without_softmax_on_digits)
+    names = [line[0] for line in table_after(item.piece(place).markdown, "**The search.**")]
+    assert "ncmi" in names
+    assert "ncmi:simplex=softmax" not in names
+
+
+def test_rates_of_centroids_stand_beside_the_rule(tmp_path):
+    item, place = fill(tmp_path, "objective-study", "small", shares)
+    table = table_after(item.piece(place).markdown, "**ξ's rate.**")
+    assert sorted(line[0] for line in table) == ["ξ's rate 0.1", "ξ's rate 0.3", "ξ's rate 1, the rule", "ξ's rate 3"]
 
 
 def test_rates_of_centroids_in_a_longer_training_stand_beside_the_rule(tmp_path):
@@ -64,7 +97,7 @@ def test_what_has_not_run_is_said(tmp_path):
     text = item.piece(place).markdown
     assert "wholly above zero: none." in text
     assert "- CIFAR-100, 20,000 images, 15 epochs, D = 128\n" in text
-    assert "- search\n" in text
+    assert "- the search, CIFAR-100\n" in text
     assert "| set" not in text
     assert "The search" not in text
     assert "longer training" not in text

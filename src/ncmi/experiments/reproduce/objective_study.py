@@ -1,17 +1,17 @@
 """``objective-study``: ours: which objective and settings the default has, and how far it is ahead of cross-entropy where."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.objective_search import OBJECTIVES, SEARCHES, search_comparisons, search_paragraphs
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
-from ncmi.experiments.rows import Row, validation_score
 from ncmi.experiments.statistics import Interval, paired_difference, spread
-from ncmi.experiments.table import markdown_table, percent, percent_difference
+from ncmi.experiments.table import markdown_table, percent_difference
 
 _PAIR = {"loss": ["ce", "ncmi"]}
-_OBJECTIVES = {"loss": ["ce", "ncmi", *(f"ncmi:objective={name}" for name in ("theorem1", "centroid", "released"))]}
+_OBJECTIVES = {"loss": ["ce", "ncmi", *OBJECTIVES]}
 # Where the default stands against cross-entropy: a title for each part, and its trainings.
 _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     "cifar100": (
@@ -38,37 +38,13 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
         partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_PAIR}, 10),
     ),
 }
-# Factors of the default, one at a time, on a cheap set: judged on validation alone.
-_SEARCHED = [
-    "ncmi",
-    *(f"ncmi:exponent={k}" for k in (2, 4, 16)),
-    *(f"ncmi:temperature={t}" for t in (0.1, 0.5)),
-    *(f"ncmi:center={name}" for name in ("batch", "none")),
-    *(f"ncmi:center_momentum={m}" for m in (0.99, 0.9999)),
-    *(f"ncmi:centroids={name}" for name in ("ema", "fixed")),
-    "ncmi:centroids_start=axis",
-    "ncmi:simplex=softmax",
-    *_OBJECTIVES["loss"][2:],
-    "ce",
-]
-_CHEAP = ["data.train_size=5000", "epochs=5"]
-_CENTROID_RATES = (0.1, 0.3, 3.0)
-_LONG_CENTROID_RATES = (0.1, 3.0)  # at the length of the first part, where a slow ξ has time enough
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
     """The trainings; the study has one scale beside the trial."""
     if scale == "smoke":
         return {"digits": Comparison("digits", _PAIR, 2, [0.1], ["scale=smoke", "epochs=1", "data.train_size=256"])}
-    search = partial(Comparison, "cifar100/small", seeds=2, rates=[0.3])
-    parts = {"search": search(factors={"loss": _SEARCHED}, overrides=_CHEAP)}
-    for rate in _CENTROID_RATES:
-        overrides = [*_CHEAP, f"optimizer.centroid_lr={rate:g}"]
-        parts[f"search-centroid-rate-{rate:g}"] = search(factors={"loss": ["ncmi"]}, overrides=overrides)
-    for rate in _LONG_CENTROID_RATES:
-        overrides = [f"optimizer.centroid_lr={rate:g}"]
-        parts[f"long-centroid-rate-{rate:g}"] = Comparison("cifar100/medium", {"loss": ["ncmi"]}, 1, [0.3], overrides)
-    return {**{name: make() for name, (_, make) in _SETS.items()}, **parts}
+    return {**{name: make() for name, (_, make) in _SETS.items()}, **search_comparisons()}
 
 
 def needs(scale: Scale) -> list[str]:
@@ -84,7 +60,6 @@ def needs(scale: Scale) -> list[str]:
 def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
-    searched = {name: part for name, part in parts.items() if name.startswith("search")}
     compared = {name: part for name, part in parts.items() if name in _SETS and part.rows}
     left = [_title(name) for name, part in parts.items() if not part.rows]
     return Piece(
@@ -95,8 +70,7 @@ def piece(place: Place) -> Piece:
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
-            *(_search(searched) if any(part.rows for part in searched.values()) else []),
-            *_long_search(place),
+            *search_paragraphs(parts, place),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
@@ -141,48 +115,9 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
     return [f"wholly {side} zero: {'; '.join(found) or 'none'}." for side, found in lines.items()]
 
 
-def _search(parts: Mapping[str, Part]) -> list[str]:
-    """The searched settings by their validation score, best first."""
-    lines = []
-    for name, part in parts.items():
-        rate = name.removeprefix("search-centroid-rate-")
-        for plan in part.plans:
-            title = plan.factors["loss"] if rate == name else f"{plan.factors['loss']}, ξ's rate {rate}"
-            lines.append((title, list(plan.runs.values())))
-    return [
-        "**The search.** One setting changed at a time, 5,000 images, 5 epochs, rate 0.3; accuracy on the validation part.",
-        _by_validation(lines),
-    ]
-
-
-def _long_search(place: Place) -> list[str]:
-    """ξ's rate where training is long, at the rate and seed that all of them have, whichever rate is the default's best."""
-    parts = {f"ξ's rate {rate:g}": f"long-centroid-rate-{rate:g}" for rate in _LONG_CENTROID_RATES}
-    lines = []
-    for title, name in {"ξ's rate 1, the rule": "cifar100", **parts}.items():
-        rows = [row for row in place.part(name).rows.rows().values() if "failed" not in row]
-        lines.append((title, [row for row in rows if (row["loss"], row["rate"], row["seed"]) == ("ncmi", 0.3, 0)]))
-    if not all(rows for _, rows in lines):
-        return []
-    return [
-        "**ξ's rate in a longer training.** 20,000 images, 15 epochs, rate 0.3, seed 0; accuracy on the validation part.",
-        _by_validation(lines),
-    ]
-
-
-def _by_validation(lines: Sequence[tuple[str, Sequence[Row]]]) -> str:
-    """A table of settings and their rows, best first."""
-    body = []
-    for title, rows in lines:
-        own = spread([validation_score(row) or 0.0 for row in rows])
-        probe = spread([row["decisions"][PROBE]["validation"]["top1"] for row in rows])
-        if own is not None:
-            body.append((own.mean, [title, str(own.n), percent(own, own.n), percent(probe, own.n)]))
-    cells = [cells for _, cells in sorted(body, key=lambda line: line[0], reverse=True)]
-    return markdown_table(["setting", "n", "own decision", "linear probe"], cells)
-
-
 def _title(name: str) -> str:
+    if name in SEARCHES:
+        return f"the search, {SEARCHES[name][0]}"
     return _SETS[name][0] if name in _SETS else name.replace("-", " ")
 
 

@@ -1,0 +1,141 @@
+"""The search of ``objective-study``: settings of NCMI, one changed at a time, ranked by validation over several sets."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+
+from ncmi.experiments.cells import Comparison
+from ncmi.experiments.reproduce.item import Place
+from ncmi.experiments.reproduce.parts import PROBE, Part
+from ncmi.experiments.rows import Row, validation_score
+from ncmi.experiments.statistics import Spread, spread
+from ncmi.experiments.table import markdown_table, percent
+
+OBJECTIVES = [f"ncmi:objective={name}" for name in ("theorem1", "centroid", "released")]
+_SEARCHED = {
+    "loss": [
+        "ncmi",
+        *(f"ncmi:exponent={k}" for k in (2, 4, 8, 16)),
+        *(f"ncmi:temperature={t}" for t in (0.1, 0.5)),
+        *(f"ncmi:center={name}" for name in ("batch", "none")),
+        *(f"ncmi:center_momentum={m}" for m in (0.9, 0.9999)),
+        *(f"ncmi:centroids={name}" for name in ("ema", "fixed")),
+        "ncmi:centroids_start=axis",
+        "ncmi:simplex=softmax",
+        *OBJECTIVES,
+        "ce",
+    ]
+}
+_CHEAP = ["data.train_size=5000", "epochs=5"]
+# By part: the set's title and its trainings, each at the rate that the default and cross-entropy share or the default's own.
+SEARCHES: dict[str, tuple[str, Callable[[], Comparison]]] = {
+    "search": ("CIFAR-100", partial(Comparison, "cifar100/small", _SEARCHED, 2, [0.3], _CHEAP)),
+    "search-fashion-mnist": ("Fashion-MNIST", partial(Comparison, "fashion-mnist/small", _SEARCHED, 2, [0.1], _CHEAP)),
+    "search-digits": ("digits", partial(Comparison, "digits", _SEARCHED, 3, [0.1])),
+    "search-tcga-lung": (
+        "lung bags",
+        partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_SEARCHED}, 3, [0.003]),
+    ),
+    "search-tcga-brca": (
+        "breast bags",
+        partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_SEARCHED}, 3, [0.0003]),
+    ),
+}
+_CENTROID_RATES = (0.1, 0.3, 3.0)
+_LONG_CENTROID_RATES = (0.1, 3.0)  # at the length of the first part, where a slow ξ has time enough
+
+
+def search_comparisons() -> dict[str, Comparison]:
+    """The trainings of the search, those of ξ's rate among them."""
+    parts = {name: make() for name, (_, make) in SEARCHES.items()}
+    for rate in _CENTROID_RATES:
+        overrides = [*_CHEAP, f"optimizer.centroid_lr={rate:g}"]
+        parts[f"search-centroid-rate-{rate:g}"] = Comparison("cifar100/small", {"loss": ["ncmi"]}, 2, [0.3], overrides)
+    for rate in _LONG_CENTROID_RATES:
+        overrides = [f"optimizer.centroid_lr={rate:g}"]
+        parts[f"long-centroid-rate-{rate:g}"] = Comparison("cifar100/medium", {"loss": ["ncmi"]}, 1, [0.3], overrides)
+    return parts
+
+
+def search_paragraphs(parts: Mapping[str, Part], place: Place) -> list[str]:
+    """What the search says, as far as it has come."""
+    return [*_ranking(parts), *_centroid_rates(parts), *_long_centroid_rates(place)]
+
+
+def _ranking(parts: Mapping[str, Part]) -> list[str]:
+    """Every setting's score on the validation part of each set, by its mean rank."""
+    scores = {
+        title: {
+            plan.factors["loss"]: found
+            for plan in parts[name].plans
+            if (found := _validation(list(plan.runs.values())))
+        }
+        for name, (title, _) in SEARCHES.items()
+        if parts[name].rows
+    }
+    everywhere = [loss for loss in _SEARCHED["loss"] if scores and all(loss in found for found in scores.values())]
+    if not everywhere:
+        return []
+    ranks = {loss: fmean(_rank(loss, everywhere, found) for found in scores.values()) for loss in everywhere}
+    body = [
+        [loss, f"{ranks[loss]:.1f}", *(percent(found[loss], found[loss].n) for found in scores.values())]
+        for loss in sorted(everywhere, key=lambda loss: ranks[loss])
+    ]
+    return [
+        f"**The search.** One setting of the default changed at a time, and the {len(everywhere)} settings ranked on the "
+        "validation part of each set: by accuracy of the own decision in %, on bags by the mean of macro F1 and macro AUC. "
+        "All run at one learning rate a set; CIFAR-100 and Fashion-MNIST with 5,000 images and 5 epochs. Equal scores share "
+        "a rank.",
+        markdown_table(["setting", "mean rank", *scores], body),
+    ]
+
+
+def _rank(name: str, names: Sequence[str], scores: Mapping[str, Spread]) -> float:
+    """1 for the best; equal scores share the mean of their ranks."""
+    own = scores[name].mean
+    better = sum(scores[other].mean > own for other in names)
+    equal = sum(scores[other].mean == own for other in names)
+    return better + (1 + equal) / 2
+
+
+def _centroid_rates(parts: Mapping[str, Part]) -> list[str]:
+    lines = {"ξ's rate 1, the rule": _default_rows(parts["search"].rows)}
+    lines |= {f"ξ's rate {rate:g}": parts[f"search-centroid-rate-{rate:g}"].rows for rate in _CENTROID_RATES}
+    return _by_validation("**ξ's rate.** 5,000 images of CIFAR-100, 5 epochs, rate 0.3", lines)
+
+
+def _long_centroid_rates(place: Place) -> list[str]:
+    """At the rate and seed that all of them have, whichever rate is the default's best."""
+    lines = {}
+    names = {f"ξ's rate {rate:g}": f"long-centroid-rate-{rate:g}" for rate in _LONG_CENTROID_RATES}
+    for title, name in {"ξ's rate 1, the rule": "cifar100", **names}.items():
+        rows = [row for row in place.part(name).rows.rows().values() if "failed" not in row]
+        lines[title] = [row for row in _default_rows(rows) if (row["rate"], row["seed"]) == (0.3, 0)]
+    return _by_validation("**ξ's rate in a longer training.** 20,000 images, 15 epochs, rate 0.3, seed 0", lines)
+
+
+def _by_validation(title: str, lines: Mapping[str, Sequence[Row]]) -> list[str]:
+    """A table of settings and their rows, best first; nothing while one of them has none."""
+    found = {name: _validation(rows) for name, rows in lines.items()}
+    if not all(found.values()):
+        return []
+    body = [
+        [name, str(own.n), percent(own, own.n), percent(_validation(lines[name], PROBE), own.n)]
+        for name, own in sorted(found.items(), key=lambda line: line[1].mean if line[1] else 0.0, reverse=True)
+        if own
+    ]
+    return [
+        f"{title}; accuracy on the validation part.",
+        markdown_table(["setting", "n", "own decision", "linear probe"], body),
+    ]
+
+
+def _validation(rows: Sequence[Row], decision: str | None = None) -> Spread | None:
+    """What rates are chosen by, over runs; or the accuracy of a decision that is named."""
+    if decision is None:
+        return spread([validation_score(row) or 0.0 for row in rows])
+    return spread([row["decisions"][decision]["validation"]["top1"] for row in rows])
+
+
+def _default_rows(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["loss"] == "ncmi"]
