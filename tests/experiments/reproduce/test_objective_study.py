@@ -92,6 +92,22 @@ def test_rates_of_centroids_in_a_longer_training_stand_beside_the_rule(tmp_path)
     assert all(line.split("|")[2].strip() == "1" for line in table), "the one seed that all of them have"
 
 
+def test_batch_sizes_stand_in_order_with_the_distance_of_their_ends(tmp_path):
+    def by_size(part, factors):
+        grows = {"batch-16": 0.01, "batch-1024": 0.03}.get(part, 0.02)
+        return tuple(share + grows for share in shares(part, factors))
+
+    item, place = fill(tmp_path, "objective-study", "small", by_size)
+    text = item.piece(place).markdown
+    table = table_after(text, "**Batch sizes.**")
+    assert [line[0] for line in table] == ["16", "64", "128", "256", "1024"]
+    assert table[0][3:] == ["41.00 ± 0.00", "46.00 ± 0.00", "45.00 ± 0.00", "51.00 ± 0.00"]
+    assert (
+        "moves by 2.00 points, between batches of 16 and 1024; the largest standard deviation over seeds is 0.00"
+        in text
+    )
+
+
 def test_what_has_not_run_is_said(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", lambda part, factors: None)
     text = item.piece(place).markdown
@@ -100,6 +116,7 @@ def test_what_has_not_run_is_said(tmp_path):
     assert "- the search, CIFAR-100\n" in text
     assert "| set" not in text
     assert "The search" not in text
+    assert "Batch sizes" not in text
     assert "longer training" not in text
 
 
