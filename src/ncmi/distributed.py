@@ -29,6 +29,16 @@ def sum_over_ranks(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True))
 
 
+@torch.no_grad()
+def max_over_ranks(tensor: Tensor) -> Tensor:
+    """The elementwise maximum over all ranks, without a gradient."""
+    if world_size() == 1:
+        return tensor
+    largest = tensor.clone()
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return largest
+
+
 def equal_gradient(tensor: Tensor) -> Tensor:
     """``tensor`` itself; its gradient is averaged over ranks, so that copies outside DDP stay equal.
 

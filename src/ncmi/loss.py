@@ -15,7 +15,7 @@ from ncmi.buffers import keep_precision
 from ncmi.center import EMACenter, NoCenter, make_center
 from ncmi.centroids import CENTROIDS, Centroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
-from ncmi.distributed import broadcast_state, gather_labels, sum_over_ranks, world_size
+from ncmi.distributed import broadcast_state, gather_labels, max_over_ranks, sum_over_ranks, world_size
 from ncmi.functional import (
     ClassStatistics,
     FeaturePoints,
@@ -26,10 +26,13 @@ from ncmi.functional import (
     compact_labels,
     feature_point,
     gamma,
+    matching,
     ncmi,
+    rival_level,
+    rivals,
 )
 from ncmi.functional.simplex import Simplex
-from ncmi.objective import Objective, PerSample, RatioOfMeans, make_objective
+from ncmi.objective import Matching, Objective, PerSample, RatioOfMeans, make_objective
 from ncmi.presets import preset_arguments
 from ncmi.weighting import WeightedTargets, Weighting
 
@@ -57,7 +60,8 @@ class NCMILoss(nn.Module):
     Args:
         num_classes: C.
         num_features: D.
-        objective: ``"harmonic"`` (default; no two classes can merge unseen), ``"theorem1"`` (the paper's, corrected),
+        objective: ``"matching"`` (default; no two classes can merge unseen), ``"harmonic"`` (its first half, in which a
+            sample's loss does not depend on the rest of the batch), ``"theorem1"`` (the paper's, corrected),
             ``"centroid"`` (ratio of means, separation from the centroids), ``"released"`` (the published script's), or a
             ``RatioOfMeans`` / ``PerSample`` around a function of your own.
         temperature: τ; 0.2 was the best of the authors' logged runs.
@@ -85,7 +89,7 @@ class NCMILoss(nn.Module):
         self,
         num_classes: int,
         num_features: int,
-        objective: str | Objective = "harmonic",
+        objective: str | Objective = "matching",
         *,
         temperature: float = 0.2,
         centroids: str | Centroids = "learned",
@@ -111,7 +115,7 @@ class NCMILoss(nn.Module):
         if isinstance(self.objective, RatioOfMeans) and reduction != "mean":
             raise ValueError(
                 f"NCMILoss: reduction={reduction!r} needs an objective with a number for each sample "
-                "('harmonic' or 'released'); this one is a ratio of two means over the batch."
+                "('matching', 'harmonic' or 'released'); this one is a ratio of two means over the batch."
             )
         # Steps whose denominator was not positive and that took the batch's own Γ instead.
         self.register_buffer("fallback_steps", torch.zeros((), dtype=torch.long))
@@ -137,9 +141,9 @@ class NCMILoss(nn.Module):
             labels = self.weighting(targets, features.dtype, may_ignore)
             center = self.center(features, labels.valid)
             points = FeaturePoints(features, center, self.temperature, self.simplex)
-            if isinstance(self.objective, PerSample):
-                return self._mean_over_samples(self.objective, points, labels)
-            return self._ratio_of_means(self.objective, points, labels)
+            if isinstance(self.objective, RatioOfMeans):
+                return self._ratio_of_means(self.objective, points, labels)
+            return self._mean_over_samples(self._losses(self.objective, points, labels, targets), points, labels)
 
     @torch.no_grad()
     def measure(self, features: Tensor, targets: Tensor) -> NCMITerms:
@@ -186,9 +190,24 @@ class NCMILoss(nn.Module):
         keep = targets != self.weighting.ignore_index
         return features[keep], targets[keep]
 
-    def _mean_over_samples(self, objective: PerSample, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
+    def _losses(
+        self, objective: PerSample | Matching, points: FeaturePoints, labels: WeightedTargets, targets: Tensor
+    ) -> Tensor:
+        """A number for each sample (B,)."""
         dtype = points.features.dtype
-        losses = objective.function(points, self.centroids(dtype=dtype), labels.targets)
+        centroids = self.centroids(dtype=dtype)
+        if isinstance(objective, PerSample):
+            return objective.function(points, centroids, labels.targets)
+        logits = objective.logits(points, centroids)
+        # Rivals count alike, whatever the weight of their class.
+        found = rivals(logits, targets.to(dtype) if targets.is_floating_point() else labels.targets, labels.valid)
+        peak = max_over_ranks(found.peak) if self.training else found.peak
+        total, count = found.total(peak), found.count
+        if self.training:
+            total, count = sum_over_ranks(total, count)
+        return matching(logits, labels.targets, rival_level(total, count, peak))
+
+    def _mean_over_samples(self, losses: Tensor, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         if labels.weight is not None:
             losses = losses * labels.weight
         if self.training and self.centroids.needs_statistics:

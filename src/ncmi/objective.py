@@ -1,4 +1,4 @@
-"""What an objective is to the loss: one of two wrappers around a pure function of ``ncmi.functional``.
+"""What an objective is to the loss: one of three wrappers around a pure function of ``ncmi.functional``.
 
 A new objective is a new function: ``NCMILoss(10, 128, objective=PerSample(my_function))``.
 """
@@ -53,7 +53,25 @@ class PerSample:
         return _name(self.function)
 
 
-Objective = RatioOfMeans | PerSample
+@dataclass(frozen=True)
+class Matching:
+    """Samples choose among centroids and centroids among the samples of the (global) batch: :func:`ncmi.functional.matching`.
+
+    Args:
+        logits: ``(points, centroids) → (B, C)``, larger where a sample is nearer to a centroid.
+        start: how centroids start when the user names no start.
+    """
+
+    logits: Callable[..., Tensor]
+    start: str = "orthogonal"
+
+    @property
+    def name(self) -> str:
+        """What ``print(loss)`` calls it."""
+        return _name(self.logits).replace("harmonic_logits", "matching")
+
+
+Objective = RatioOfMeans | PerSample | Matching
 
 
 def _name(function: Callable) -> str:
@@ -64,7 +82,7 @@ def _name(function: Callable) -> str:
 
 
 def harmonic_exponent(num_classes: int) -> float:
-    """The exponent k of ``harmonic``: 4 up to 20 classes, else 8, until a study settles it.
+    """The exponent k of ``harmonic`` and ``matching``: 4 up to 20 classes, else 8, until a study settles it.
 
     Too small, and the many competitors drown the own class; too large, and training is slow to start.
     """
@@ -73,9 +91,18 @@ def harmonic_exponent(num_classes: int) -> float:
 
 def harmonic(exponent: float) -> PerSample:
     """The ``harmonic`` objective with an exponent of your own: ``NCMILoss(..., objective=harmonic(6))``."""
+    return PerSample(partial(functional.harmonic, exponent=_check_exponent("harmonic", exponent)))
+
+
+def matching(exponent: float) -> Matching:
+    """The ``matching`` objective with an exponent of your own: ``NCMILoss(..., objective=matching(6))``."""
+    return Matching(partial(functional.harmonic_logits, exponent=_check_exponent("matching", exponent)))
+
+
+def _check_exponent(owner: str, exponent: float) -> float:
     if not 0 < exponent < float("inf"):
-        raise ValueError(f"harmonic: exponent must be positive and finite; got {exponent}.")
-    return PerSample(partial(functional.harmonic, exponent=exponent))
+        raise ValueError(f"{owner}: exponent must be positive and finite; got {exponent}.")
+    return exponent
 
 
 OBJECTIVES: dict[str, Callable[[int], Objective]] = {
@@ -83,6 +110,7 @@ OBJECTIVES: dict[str, Callable[[int], Objective]] = {
     "theorem1": lambda num_classes: RatioOfMeans(functional.theorem1, start="uniform"),
     "centroid": lambda num_classes: RatioOfMeans(functional.centroid, takes_prior=True),
     "released": lambda num_classes: PerSample(functional.released),
+    "matching": lambda num_classes: matching(harmonic_exponent(num_classes)),
     "harmonic": lambda num_classes: harmonic(harmonic_exponent(num_classes)),
 }
 
@@ -91,7 +119,7 @@ def make_objective(objective: str | Objective, num_classes: int) -> Objective:
     """The objective that a name stands for, with its defaults for ``num_classes``; an objective as it is."""
     if isinstance(objective, str):
         return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)](num_classes)
-    if not isinstance(objective, RatioOfMeans | PerSample):
+    if not isinstance(objective, RatioOfMeans | PerSample | Matching):
         raise TypeError(
             f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...) "
             f"or RatioOfMeans(...); got {objective!r}."

@@ -17,7 +17,7 @@ from ncmi.criteria.memory import FeatureMemory
 from ncmi.distributed import world_size
 from ncmi.functional import SimplexPoint, kl_to_centroids
 from ncmi.loss import NCMILoss, NoSeparation, full_precision
-from ncmi.objective import OBJECTIVES, PerSample, harmonic
+from ncmi.objective import OBJECTIVES, RatioOfMeans, harmonic, matching
 
 
 class NCMICriterion(Criterion):
@@ -105,7 +105,7 @@ def _make_memory(loss: NCMILoss, size: int) -> FeatureMemory | None:
         raise ValueError(f"loss: memory must be a whole number of past vectors, 0 for none; got {size!r}.")
     if not size:
         return None
-    if isinstance(loss.objective, PerSample):
+    if not isinstance(loss.objective, RatioOfMeans):
         raise ValueError(
             f"loss: memory={size} is for a ratio of means (objectives 'theorem1' and 'centroid'); {loss.objective.name} is a "
             "number for each sample and needs no pairs. Leave out memory."
@@ -118,7 +118,7 @@ def make_ncmi(
     num_features: int,
     *,
     preset: str | None = None,
-    objective: str = "harmonic",
+    objective: str = "matching",
     exponent: float | None = None,
     temperature: float = 0.2,
     centroids: str = "learned",
@@ -135,8 +135,8 @@ def make_ncmi(
         num_classes: C.
         num_features: D.
         preset: ``"paper"`` or ``"released"``: published settings, in place of all that follow.
-        objective: ``harmonic``, ``theorem1``, ``centroid`` or ``released``.
-        exponent: k of ``harmonic``; by default the loss's rule for C classes.
+        objective: ``matching``, ``harmonic``, ``theorem1``, ``centroid`` or ``released``.
+        exponent: k of ``harmonic`` or ``matching``; by default the loss's rule for C classes.
         temperature: τ.
         centroids: ``learned``, ``ema`` or ``fixed``.
         centroids_start: ``orthogonal``, ``axis``, ``uniform`` or ``class_means`` (a pass over the training set, for
@@ -149,11 +149,14 @@ def make_ncmi(
     """
     if preset is not None:
         return NCMILoss.from_preset(preset, num_classes, num_features)
-    if exponent is not None and objective != "harmonic":
-        raise ValueError(f"loss: exponent belongs to objective 'harmonic'; got objective {objective!r}. Leave it out.")
+    with_exponent = {"harmonic": harmonic, "matching": matching}
+    if exponent is not None and objective not in with_exponent:
+        raise ValueError(
+            f"loss: exponent belongs to the objectives 'harmonic' and 'matching'; got objective {objective!r}. Leave it out."
+        )
     choose("loss", "objective", objective, OBJECTIVES)
     choose("loss", "center", center, CENTERS)
-    chosen = OBJECTIVES[objective](num_classes) if exponent is None else harmonic(exponent)
+    chosen = OBJECTIVES[objective](num_classes) if exponent is None else with_exponent[objective](exponent)
     kind = CENTROIDS[choose("loss", "centroids", centroids, CENTROIDS)]
     start = chosen.start if centroids_start is None else centroids_start
     return NCMILoss(

@@ -2,6 +2,7 @@
 
 from ncmi.functional.directions import spread_directions
 from ncmi.functional.divergence import cross_entropy, kl_divergence, kl_to_centroids, kl_to_own
+from ncmi.functional.matching import Rivals, matching, rival_level, rivals
 from ncmi.functional.objectives import Ratio, centroid, harmonic, harmonic_logits, released, theorem1
 from ncmi.functional.simplex import (
     FeaturePoints,
@@ -35,6 +36,7 @@ __all__ = [
     "LogDensity",
     "NCMITerms",
     "Ratio",
+    "Rivals",
     "SimplexPoint",
     "centroid",
     "class_statistics",
@@ -51,10 +53,13 @@ __all__ = [
     "log_density",
     "log_nsf",
     "log_softmax",
+    "matching",
     "merge_statistics",
     "ncmi",
     "nsf",
     "released",
+    "rival_level",
+    "rivals",
     "scale_features",
     "simplex_point",
     "softmax",

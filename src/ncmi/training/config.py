@@ -5,10 +5,14 @@ Only the standard library is imported at the top: the command line reads configs
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from ncmi.recipes import LOSS_OPTIONS
 from ncmi.training.values import as_sentence, check_values, plain
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
 
 
 @dataclass
@@ -279,16 +283,25 @@ def _check_keys(owner: str, tree: Mapping[str, Any], kind: type, path: str = "")
 
 def _typed(owner: str, tree: dict[str, Any]) -> Config:
     try:
-        from jsonargparse import ArgumentError, ArgumentParser
+        from jsonargparse import ArgumentError
     except ImportError as error:
         raise ImportError(
             "ncmi: recipes and the command line need jsonargparse and PyYAML, which are not installed: "
             "`pip install 'ncmi[train]'`."
         ) from error
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(Config)
+    parser = _parser()
     try:
         parsed = parser.parse_object(tree)
     except ArgumentError as error:
         raise ValueError(f"{owner}: {as_sentence(str(error))}") from error
     return Config(**vars(parser.instantiate(parsed)))
+
+
+@cache
+def _parser() -> "ArgumentParser":
+    """Made once: that takes as long as reading a config, and a study reads hundreds."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Config)
+    return parser
