@@ -158,6 +158,24 @@ def harmonic(p, mass, q, exponent):
     return torch.stack(losses)
 
 
+def matching(p, mass, q, exponent, labels):
+    """Per sample ½ Σ_y t_y [ln(1 + Σ_{v≠y} (D_xy/D_xv)^k) + ln(1 + (C−1) mean_{x' not of y} (D_xy/D_x'y)^k)].
+
+    ``labels`` are the shares of the classes in each sample without any weight: one that does not count has none.
+    """
+    own = harmonic(p, mass, q, exponent)
+    losses = []
+    for x, row in enumerate(mass):
+        loss = torch.zeros((), dtype=torch.float64)
+        for y in range(len(q)):
+            others = [(1 - share[y], p[z]) for z, share in enumerate(labels) if share.sum() > 0]
+            count = sum(part for part, _ in others)
+            ratios = sum(part * (kl(p[x], q[y]) / kl(other, q[y])) ** exponent for part, other in others if part > 0)
+            loss = loss + (row[y] * torch.log(1 + (len(q) - 1) * ratios / count) if count > 0 else 0)
+        losses.append(loss)
+    return (own + torch.stack(losses)) / 2
+
+
 def loss(
     objective,
     features,
@@ -184,7 +202,13 @@ def loss(
         numerator, denominator = centroid(p, mass, q, prior)
         return numerator / denominator
     exponent = 4 if num_classes <= 20 else 8
-    losses = released(p, mass, q) if objective == "released" else harmonic(p, mass, q, exponent)
+    if objective == "released":
+        losses = released(p, mass, q)
+    elif objective == "harmonic":
+        losses = harmonic(p, mass, q, exponent)
+    else:
+        labels, _ = label_mass(targets, num_classes, None, None, ignore_index)
+        losses = matching(p, mass, q, exponent, labels)
     return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / size}[reduction]
 
 

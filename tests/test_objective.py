@@ -4,7 +4,7 @@ import pytest
 import torch
 from batches import OBJECTIVES, hard_labels, normal
 
-from ncmi import NCMILoss, PerSample, RatioOfMeans, functional, harmonic
+from ncmi import Matching, NCMILoss, PerSample, RatioOfMeans, functional, harmonic, matching
 from ncmi.functional import Ratio, kl_to_centroids
 from ncmi.objective import harmonic_exponent, make_objective
 
@@ -28,7 +28,7 @@ def test_exponent_grows_with_the_number_of_classes(num_classes, exponent):
     torch.manual_seed(0)
     default = NCMILoss(num_classes, D).eval()
     torch.manual_seed(0)
-    given = NCMILoss(num_classes, D, harmonic(exponent)).eval()
+    given = NCMILoss(num_classes, D, matching(exponent)).eval()
     assert torch.equal(default(features, hard_labels(6, 2)), given(features, hard_labels(6, 2)))
 
 
@@ -36,6 +36,8 @@ def test_exponent_must_be_positive():
     for exponent in (0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match=r"exponent must be positive and finite; got"):
             harmonic(exponent)
+        with pytest.raises(ValueError, match=r"matching: exponent must be positive and finite; got"):
+            matching(exponent)
 
 
 def test_a_bare_function_is_told_to_be_wrapped():
@@ -44,7 +46,7 @@ def test_a_bare_function_is_told_to_be_wrapped():
 
 
 def test_print_names_the_objective():
-    assert "harmonic(exponent=8.0)" in repr(NCMILoss(100, 4))
+    assert "matching(exponent=8.0)" in repr(NCMILoss(100, 4))
     assert "theorem1" in repr(NCMILoss(3, 4, "theorem1"))
 
 
@@ -52,6 +54,20 @@ def test_each_objective_starts_where_it_can_start():
     for name in OBJECTIVES:
         xi = NCMILoss(C, D, name).centroids.xi
         assert bool((xi == 0).all()) == (name == "theorem1"), name
+
+
+def test_new_logits_for_matching_are_one_function():
+    def products(points, centroids):
+        return points.probs @ centroids.log_density.T
+
+    loss = NCMILoss(C, D, Matching(products), center="none").double()
+    assert "products" in repr(loss)
+    features, targets = normal(6, D).requires_grad_(), hard_labels(6, C)
+    value = loss(features, targets)
+    value.backward()
+    logits = products(loss.points(features), loss.centroids())
+    assert float(value.detach()) > float(torch.nn.functional.cross_entropy(logits, targets).detach()) / 2
+    assert features.grad is not None
 
 
 def test_new_per_sample_objective_is_one_function():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ncmi.heads import CentroidClassifier, LinearProbe
     from ncmi.loss import NCMILoss
     from ncmi.metric import NCMIMetric
-    from ncmi.objective import PerSample, RatioOfMeans, harmonic
+    from ncmi.objective import Matching, PerSample, RatioOfMeans, harmonic, matching
     from ncmi.optim import parameter_groups
     from ncmi.presets import PRESETS
     from ncmi.sklearn import NCMIClassifier as NCMIClassifier
@@ -22,6 +22,7 @@ _HOMES = {
     "PRESETS": "presets",
     "CentroidClassifier": "heads",
     "LinearProbe": "heads",
+    "Matching": "objective",
     "NCMIClassifier": "sklearn",
     "NCMILoss": "loss",
     "NCMIMetric": "metric",
@@ -29,6 +30,7 @@ _HOMES = {
     "RatioOfMeans": "objective",
     "functional": "",
     "harmonic": "objective",
+    "matching": "objective",
     "parameter_groups": "optim",
 }
 
@@ -37,12 +39,14 @@ __all__ = [
     "PRESETS",
     "CentroidClassifier",
     "LinearProbe",
+    "Matching",
     "NCMILoss",
     "NCMIMetric",
     "PerSample",
     "RatioOfMeans",
     "functional",
     "harmonic",
+    "matching",
     "parameter_groups",
 ]
 

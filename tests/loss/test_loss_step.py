@@ -79,6 +79,7 @@ CONFIGURATIONS = [
     ("centroid", {"prior": "uniform"}),
     ("released", {"centroids": "fixed", "center": "batch"}),
     ("harmonic", {}),
+    ("matching", {}),
     ("harmonic", {"centroids": "ema"}),
     ("theorem1", {"centroids": "ema"}),
 ]
@@ -160,9 +161,9 @@ def test_training_separates_the_classes():
     inputs[torch.arange(60), targets] += 4
     for objective in OBJECTIVES:
         model, loss = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, D)), NCMILoss(C, D, objective)
-        optimizer = torch.optim.SGD(parameter_groups(model, loss, lr=0.1), momentum=0.9)
+        optimizer = torch.optim.SGD(parameter_groups(model, loss, lr=0.03), momentum=0.9)
         start = loss.measure(model(inputs), targets).ncmi
-        for _ in range(60):
+        for _ in range(120):
             optimizer.zero_grad()
             loss(model(inputs), targets).backward()
             optimizer.step()

@@ -106,7 +106,7 @@ def test_absent_classes_cost_nothing_and_change_nothing(objective):
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("objective", ["released", "harmonic"])
+@pytest.mark.parametrize("objective", ["released", "harmonic", "matching"])
 def test_reductions(objective, settings, labels):
     features, targets = normal(B, D), LABELS[labels]
     for reduction in ("none", "sum"):
@@ -121,7 +121,8 @@ def test_reductions(objective, settings, labels):
 def test_ratios_have_no_other_reduction(objective):
     for reduction in ("none", "sum"):
         with pytest.raises(
-            ValueError, match=r"needs an objective with a number for each sample \('harmonic' or 'released'\)"
+            ValueError,
+            match=r"needs an objective with a number for each sample \('matching', 'harmonic' or 'released'\)",
         ):
             NCMILoss(C, D, objective, reduction=reduction)  # pyright: ignore[reportArgumentType]
 
@@ -135,7 +136,7 @@ def test_one_hot_labels_equal_class_indices(objective, settings):
     for targets in (hard, oracle.one_hot(hard, C)):
         loss = make(objective, **SETTINGS[settings])
         value = loss(features, targets)
-        if settings == "weight" and targets is hard and objective in ("released", "harmonic"):
+        if settings == "weight" and targets is hard and objective in ("released", "harmonic", "matching"):
             value = value * loss.weighting.weight[hard].sum() / B
         results.append((value, *torch.autograd.grad(value, (features, loss.centroids.xi))))
     torch.testing.assert_close(results[0], results[1], rtol=1e-10, atol=1e-12)

@@ -23,6 +23,7 @@ CHANCE = {"abmil": {"dropout": 0.25}, "transmil": {}, "aem": {"total_steps": 9},
 LOSSES = {
     "theorem1": ("ncmi", {"objective": "theorem1"}),
     "harmonic": ("ncmi", {"objective": "harmonic"}),
+    "matching": ("ncmi", {"objective": "matching"}),
     "ce": ("ce", {}),
 }
 # Softmax does not change when all logits of a bag rise alike, so these have no gradient but rounding.

@@ -29,7 +29,7 @@ VALUES = {
     "decisions": ["own", "class means", "knn"],
 }
 CASES = {
-    "harmonic": {},
+    "default": {},
     "theorem1": {"loss": {"name": "ncmi", "options": {"objective": "theorem1"}}},
     "ce": {"loss": {"name": "ce"}, "optimizer": {"clip_norm": 0.5}},
     "averaged": {"engine": {"precision": "float64", "ema": 0.9}},
@@ -139,7 +139,7 @@ def test_two_machines_log_and_evaluate_every_sample_once(alone, together):
 def test_the_cases_are_not_trivial(alone):
     states = [weights(alone / name) for name in CASES]
     assert len({float(state["network.layers.0.weight"].sum()) for state in states}) == len(states)
-    assert read(alone / "harmonic")["last"]["validation_top1"] > 0.5
+    assert read(alone / "default")["last"]["validation_top1"] > 0.5
 
 
 def test_only_the_first_machine_speaks(together):
