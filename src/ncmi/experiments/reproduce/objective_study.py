@@ -77,7 +77,7 @@ def piece(place: Place) -> Piece:
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_batches(parts),
-            *search_paragraphs(parts, place),
+            *search_paragraphs(parts),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
