@@ -65,7 +65,7 @@ def search_paragraphs(parts: Mapping[str, Part]) -> list[str]:
 
 
 def _ranking(parts: Mapping[str, Part]) -> list[str]:
-    """Every setting's score on the validation part of each set, by its mean rank."""
+    """Every setting's score on the validation part of each set, by its mean rank; nothing before every set has rows."""
     scores = {
         title: {
             plan.factors["loss"]: found
@@ -73,9 +73,8 @@ def _ranking(parts: Mapping[str, Part]) -> list[str]:
             if (found := _validation(list(plan.runs.values())))
         }
         for name, (title, _) in SEARCHES.items()
-        if parts[name].rows
     }
-    everywhere = [loss for loss in _SEARCHED["loss"] if scores and all(loss in found for found in scores.values())]
+    everywhere = [loss for loss in _SEARCHED["loss"] if all(loss in found for found in scores.values())]
     if not everywhere:
         return []
     ranks = {loss: fmean(_rank(loss, everywhere, found) for found in scores.values()) for loss in everywhere}
