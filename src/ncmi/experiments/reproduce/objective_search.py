@@ -22,6 +22,7 @@ _SEARCHED = {
         *(f"ncmi:centroids={name}" for name in ("ema", "fixed")),
         "ncmi:centroids_start=axis",
         "ncmi:simplex=softmax",
+        "ncmi:objective=matching",  # the default of images; that of bags is harmonic
         *OBJECTIVES,
         "ce",
     ]

@@ -66,8 +66,8 @@ def needs(scale: Scale) -> list[str]:
 def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
-    compared = {name: part for name, part in parts.items() if name in _SETS and part.rows}
-    left = [_title(name) for name, part in parts.items() if not part.rows]
+    compared = {name: part for name, part in parts.items() if name in _SETS and _has_default(part)}
+    left = [_title(name) for name, part in parts.items() if not (name in compared if name in _SETS else part.rows)]
     return Piece(
         paragraphs(
             "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
@@ -76,6 +76,7 @@ def piece(place: Place) -> Piece:
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
+            *_objectives(parts["cifar100"]),
             *_batches(parts),
             *search_paragraphs(parts),
             what_was_run(part for part in parts.values() if part.rows),
@@ -98,13 +99,29 @@ def _margins(parts: Mapping[str, Part]) -> str:
     return markdown_table(header, body, left=2)
 
 
-def _differences(part: Part, score: str) -> dict[str, Interval | None]:
+def _objectives(part: Part) -> list[str]:
+    """What the objectives reach in the longest trainings, as far as they have run; nothing of the default alone."""
+    shown = [plan for plan in part.plans if plan.runs and plan.factors["loss"] != "ce"]
+    if not any(plan.factors["loss"] != "ncmi" for plan in shown):
+        return []
+    body = []
+    for plan in shown:
+        cells = [part.cell(decision, "top1", **plan.factors) for decision in ("own", FITTED, PROBE)]
+        differences = _differences(part, "top1", plan.factors["loss"])
+        count = len(plan.runs)
+        found = [percent_difference(difference, count) for difference in differences.values()]
+        body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *found])
+    header = ["objective", "rate", "n", "own", "fitted", "probe", "own − ce", "fitted − ce", "probe − ce"]
+    return [f"**The objectives.** {_title('cifar100')}; scores and differences as above.", markdown_table(header, body)]
+
+
+def _differences(part: Part, score: str, loss: str = "ncmi") -> dict[str, Interval | None]:
     """By decision of NCMI: its score minus that of cross-entropy's better decision."""
     ce = [part.by_seed(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
     means = [found.mean if (found := spread(list(values.values()))) else float("-inf") for values in ce]
     best = ce[means.index(max(means))]
     return {
-        decision: paired_difference(part.by_seed(decision, score, **_factors(part, "ncmi")), best)
+        decision: paired_difference(part.by_seed(decision, score, **_factors(part, loss)), best)
         for decision in ("own", FITTED, PROBE)
     }
 
@@ -145,6 +162,11 @@ def _batches(parts: Mapping[str, Part]) -> list[str]:
         f"The default's own decision moves by {100 * (own[high].mean - own[low].mean):.2f} points, between batches of {low} "
         f"and {high}; the largest standard deviation over seeds is {100 * noise:.2f}.",
     ]
+
+
+def _has_default(part: Part) -> bool:
+    """Whether the default has run at every rate that its own is chosen from."""
+    return any(plan.runs for plan in part.plans if plan.factors["loss"] == "ncmi")
 
 
 def _title(name: str) -> str:
