@@ -78,7 +78,7 @@ def piece(place: Place) -> Piece:
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_objectives(parts["cifar100"]),
             *_batches(parts),
-            *search_paragraphs(parts),
+            *search_paragraphs(parts, place),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
