@@ -110,8 +110,8 @@ OBJECTIVES: dict[str, Callable[[int], Objective]] = {
     "theorem1": lambda num_classes: RatioOfMeans(functional.theorem1, start="uniform"),
     "centroid": lambda num_classes: RatioOfMeans(functional.centroid, takes_prior=True),
     "released": lambda num_classes: PerSample(functional.released),
-    "matching": lambda num_classes: matching(harmonic_exponent(num_classes)),
     "harmonic": lambda num_classes: harmonic(harmonic_exponent(num_classes)),
+    "matching": lambda num_classes: matching(harmonic_exponent(num_classes)),
 }
 
 

@@ -118,7 +118,7 @@ def make_ncmi(
     num_features: int,
     *,
     preset: str | None = None,
-    objective: str = "matching",
+    objective: str = "harmonic",
     exponent: float | None = None,
     temperature: float = 0.2,
     centroids: str = "learned",
@@ -135,7 +135,7 @@ def make_ncmi(
         num_classes: C.
         num_features: D.
         preset: ``"paper"`` or ``"released"``: published settings, in place of all that follow.
-        objective: ``matching``, ``harmonic``, ``theorem1``, ``centroid`` or ``released``.
+        objective: ``harmonic``, ``matching``, ``theorem1``, ``centroid`` or ``released``.
         exponent: k of ``harmonic`` or ``matching``; by default the loss's rule for C classes.
         temperature: τ.
         centroids: ``learned``, ``ema`` or ``fixed``.

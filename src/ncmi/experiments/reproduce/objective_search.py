@@ -11,7 +11,7 @@ from ncmi.experiments.rows import Row, validation_score
 from ncmi.experiments.statistics import Spread, spread
 from ncmi.experiments.table import markdown_table, percent
 
-OBJECTIVES = [f"ncmi:objective={name}" for name in ("theorem1", "centroid", "released")]
+OBJECTIVES = [f"ncmi:objective={name}" for name in ("matching", "theorem1", "centroid", "released")]
 _SEARCHED = {
     "loss": [
         "ncmi",
@@ -22,7 +22,6 @@ _SEARCHED = {
         *(f"ncmi:centroids={name}" for name in ("ema", "fixed")),
         "ncmi:centroids_start=axis",
         "ncmi:simplex=softmax",
-        "ncmi:objective=matching",  # the default of images; that of bags is harmonic
         *OBJECTIVES,
         "ce",
     ]
