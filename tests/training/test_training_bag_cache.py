@@ -83,6 +83,8 @@ def test_parts_are_the_whole_group(model, loss, dtype):
     bags, tolerance = group(dtype), TOLERANCE[dtype]
     if dtype == torch.float32:
         tolerance = PACKED.get(model, tolerance)
+        if loss == "matching":  # the rounding of a rival's divergence reaches every sample
+            tolerance *= 4
     for size in (1, 3):
         plain, parts = copy.deepcopy(whole), copy.deepcopy(whole)
         parts.micro_batch = size
