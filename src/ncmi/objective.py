@@ -121,7 +121,7 @@ def make_objective(objective: str | Objective, num_classes: int) -> Objective:
         return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)](num_classes)
     if not isinstance(objective, RatioOfMeans | PerSample | Matching):
         raise TypeError(
-            f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...) "
-            f"or RatioOfMeans(...); got {objective!r}."
+            f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...), "
+            f"Matching(...) or RatioOfMeans(...); got {objective!r}."
         )
     return objective
