@@ -201,7 +201,7 @@ def loss(
     if objective == "centroid":
         numerator, denominator = centroid(p, mass, q, prior)
         return numerator / denominator
-    exponent = 4 if num_classes <= 20 else 8
+    exponent = 8
     if objective == "released":
         losses = released(p, mass, q)
     elif objective == "harmonic":

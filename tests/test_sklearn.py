@@ -170,7 +170,6 @@ def test_temperature_and_exponent_reach_the_loss(iris):
     classifier = NCMIClassifier(**QUICK, temperature=0.1, exponent=2.0).fit(*iris)
     assert classifier.criterion_.temperature == 0.1
     assert classifier.criterion_.objective.name == "harmonic(exponent=2.0)"
-    assert classifier.exponent_ == 2.0
 
 
 @pytest.mark.parametrize(

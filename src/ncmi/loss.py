@@ -107,7 +107,7 @@ class NCMILoss(nn.Module):
         self.temperature = check_temperature("NCMILoss", temperature)
         self.simplex: Simplex = choose("NCMILoss", "simplex", simplex, ("nsf", "softmax"))  # pyright: ignore[reportAttributeAccessIssue]
         self._warn_of_few_digits()
-        self.objective = make_objective(objective, num_classes)
+        self.objective = make_objective(objective)
         self.center = make_center(center, num_features)
         self.centroids = self._make_centroids(centroids)
         self.weighting = Weighting(num_classes, weight, prior, ignore_index)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ncmi import functional
 from ncmi.checks import choose
-from ncmi.functional import Ratio
+from ncmi.functional import EXPONENT, Ratio
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,12 @@ def _name(function: Callable) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def harmonic_exponent(num_classes: int) -> float:
-    """The exponent k of ``harmonic`` and ``matching``: 4 up to 20 classes, else 8, until a study settles it.
-
-    Too small, and the many competitors drown the own class; too large, and training is slow to start.
-    """
-    return 4.0 if num_classes <= 20 else 8.0
-
-
-def harmonic(exponent: float) -> PerSample:
+def harmonic(exponent: float = EXPONENT) -> PerSample:
     """The ``harmonic`` objective with an exponent of your own: ``NCMILoss(..., objective=harmonic(6))``."""
     return PerSample(partial(functional.harmonic, exponent=_check_exponent("harmonic", exponent)))
 
 
-def matching(exponent: float) -> Matching:
+def matching(exponent: float = EXPONENT) -> Matching:
     """The ``matching`` objective with an exponent of your own: ``NCMILoss(..., objective=matching(6))``."""
     return Matching(partial(functional.harmonic_logits, exponent=_check_exponent("matching", exponent)))
 
@@ -105,20 +97,20 @@ def _check_exponent(owner: str, exponent: float) -> float:
     return exponent
 
 
-OBJECTIVES: dict[str, Callable[[int], Objective]] = {
+OBJECTIVES: dict[str, Objective] = {
     # Any other start can make the denominator negative before the first step (see functional.theorem1).
-    "theorem1": lambda num_classes: RatioOfMeans(functional.theorem1, start="uniform"),
-    "centroid": lambda num_classes: RatioOfMeans(functional.centroid, takes_prior=True),
-    "released": lambda num_classes: PerSample(functional.released),
-    "harmonic": lambda num_classes: harmonic(harmonic_exponent(num_classes)),
-    "matching": lambda num_classes: matching(harmonic_exponent(num_classes)),
+    "theorem1": RatioOfMeans(functional.theorem1, start="uniform"),
+    "centroid": RatioOfMeans(functional.centroid, takes_prior=True),
+    "released": PerSample(functional.released),
+    "harmonic": harmonic(),
+    "matching": matching(),
 }
 
 
-def make_objective(objective: str | Objective, num_classes: int) -> Objective:
-    """The objective that a name stands for, with its defaults for ``num_classes``; an objective as it is."""
+def make_objective(objective: str | Objective) -> Objective:
+    """The objective that a name stands for; an objective as it is."""
     if isinstance(objective, str):
-        return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)](num_classes)
+        return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)]
     if not isinstance(objective, RatioOfMeans | PerSample | Matching):
         raise TypeError(
             f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...), "

@@ -136,7 +136,7 @@ def make_ncmi(
         num_features: D.
         preset: ``"paper"`` or ``"released"``: published settings, in place of all that follow.
         objective: ``harmonic``, ``matching``, ``theorem1``, ``centroid`` or ``released``.
-        exponent: k of ``harmonic`` or ``matching``; by default the loss's rule for C classes.
+        exponent: k of ``harmonic`` or ``matching``; by default the loss's.
         temperature: τ.
         centroids: ``learned``, ``ema`` or ``fixed``.
         centroids_start: ``orthogonal``, ``axis``, ``uniform`` or ``class_means`` (a pass over the training set, for
@@ -156,7 +156,7 @@ def make_ncmi(
         )
     choose("loss", "objective", objective, OBJECTIVES)
     choose("loss", "center", center, CENTERS)
-    chosen = OBJECTIVES[objective](num_classes) if exponent is None else with_exponent[objective](exponent)
+    chosen = OBJECTIVES[objective] if exponent is None else with_exponent[objective](exponent)
     kind = CENTROIDS[choose("loss", "centroids", centroids, CENTROIDS)]
     start = chosen.start if centroids_start is None else centroids_start
     return NCMILoss(

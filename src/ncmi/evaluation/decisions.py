@@ -15,10 +15,9 @@ from ncmi.evaluation.features import LabelledFeatures
 from ncmi.evaluation.information import CHUNK, class_mean_log_density
 from ncmi.evaluation.knn import KNNClassifier
 from ncmi.evaluation.protocol import Criterion, device_of
-from ncmi.functional import ClassStatistics, kl_to_centroids
+from ncmi.functional import EXPONENT, ClassStatistics, kl_to_centroids
 from ncmi.heads.nearest import LabelledPoints, choose_centroids
 from ncmi.heads.probe import LinearProbe
-from ncmi.objective import harmonic_exponent
 
 _FITTED_NUMBERS = 2**28  # an exact fit holds its features several times in float64: 2 GB each at this size
 _NEIGHBOURS = 20
@@ -73,11 +72,11 @@ def fitted_centroids(fitting: Fitting) -> Decision:
     They start from the class means under the criterion's map. How far they may go is chosen on the validation part; without
     one, on a part of the training features that is held out for the choice.
     """
-    start, exponent = _class_means(fitting, "fitted centroids"), harmonic_exponent(fitting.criterion.num_classes)
+    start = _class_means(fitting, "fitted centroids")
     train, note = _fitted_part(fitting)
     data = _labelled_points(fitting.criterion, train)
     validation = None if fitting.validation is None else _labelled_points(fitting.criterion, fitting.validation)
-    centroids, strength = choose_centroids(start, data, validation, exponent, seed=fitting.seed)
+    centroids, strength = choose_centroids(start, data, validation, EXPONENT, seed=fitting.seed)
     note = "; ".join(filter(None, [note, f"strength {strength:.2g}"]))
     scores = partial(_centroid_scores, fitting.criterion, centroids)
     return Decision("fitted centroids", scores, needs_temperature=True, note=note)

@@ -3,7 +3,7 @@
 from ncmi.functional.directions import spread_directions
 from ncmi.functional.divergence import cross_entropy, kl_divergence, kl_to_centroids, kl_to_own
 from ncmi.functional.matching import Rivals, matching, rival_level, rivals
-from ncmi.functional.objectives import Ratio, centroid, harmonic, harmonic_logits, released, theorem1
+from ncmi.functional.objectives import EXPONENT, Ratio, centroid, harmonic, harmonic_logits, released, theorem1
 from ncmi.functional.simplex import (
     FeaturePoints,
     LogDensity,
@@ -31,6 +31,7 @@ from ncmi.functional.statistics import (
 )
 
 __all__ = [
+    "EXPONENT",
     "ClassStatistics",
     "FeaturePoints",
     "LogDensity",

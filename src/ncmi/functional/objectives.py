@@ -22,6 +22,11 @@ from ncmi.functional.kernels import may_look
 from ncmi.functional.simplex import Centroids, Points
 from ncmi.functional.statistics import ClassStatistics
 
+# k of `harmonic`: of those tried in objective-study the best on sets of 2 to 100 classes. Competitors add up: with C − 1 at
+# equal distance the own centroid must be nearer by (C − 1)^(1/k) to have half of the probability, 1.8 for C = 100. A larger
+# exponent is slower to start.
+EXPONENT = 8.0
+
 
 class Ratio(NamedTuple):
     """A ratio of means before the division: what stands above (concentration) and below (separation) the line."""
@@ -81,7 +86,7 @@ def released(points: Points, centroids: Centroids, targets: Tensor) -> Tensor:
     return kl_to_own(points, centroids.log_density.index_select(0, targets)) / separation
 
 
-def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: float = 4.0) -> Tensor:
+def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: float = EXPONENT) -> Tensor:
     r"""Per-sample losses (B,) in which no pair of classes can hide: :math:`\ln\bigl(1+\sum_{v\ne y}(D_y/D_v)^k\bigr)`.
 
     :math:`D_v = D(p_x\|q^v)`. A loss below ln 2 means that every ratio is below one, so the nearest centroid is the right
@@ -91,7 +96,7 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
     return F.cross_entropy(harmonic_logits(points, centroids, exponent), targets, reduction="none")
 
 
-def harmonic_logits(points: Points, centroids: Centroids, exponent: float = 4.0) -> Tensor:
+def harmonic_logits(points: Points, centroids: Centroids, exponent: float = EXPONENT) -> Tensor:
     r"""Logits (B, C) of which :func:`harmonic` is the cross-entropy, :math:`-k\ln D(p_x\|q^v)`: the largest is the nearest.
 
     Their softmax is the probability of each class that a network trained with ``harmonic`` states.

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from ncmi.centroids import EMACentroids, FixedCentroids, LearnedCentroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
 from ncmi.distributed import sum_over_ranks
-from ncmi.functional import feature_point, kl_to_centroids
+from ncmi.functional import EXPONENT, feature_point, kl_to_centroids
 from ncmi.functional.simplex import Simplex
 from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
 from ncmi.heads.nearest import LabelledPoints, as_log_density, choose_centroids, fit_centroids
 from ncmi.loss import NCMILoss, full_precision
 from ncmi.metric import add_to_classes, drop_ignored
-from ncmi.objective import harmonic_exponent
 
 _CHUNK = 8192  # rows whose scores are held in float64 at a time
 
@@ -212,7 +211,7 @@ class CentroidClassifier(nn.Module):
         validation: tuple[Tensor, Tensor] | None = None,
         *,
         strength: float | None = None,
-        exponent: float | None = None,
+        exponent: float = EXPONENT,
         seed: int = 0,
     ) -> "CentroidClassifier":
         r"""This classifier, with centroids that decide best on these features: they minimise ``harmonic``, near their start.
@@ -230,7 +229,7 @@ class CentroidClassifier(nn.Module):
                 1, …, 10^-5, or the centroids stay as they are if no fit is better. Without them 20 % of each class of
                 the given data are held out for the choice. The network has learned those too, so λ may come out too strong.
             strength: λ > 0, if it is not to be chosen.
-            exponent: k; by default that of :class:`ncmi.NCMILoss` for so many classes.
+            exponent: k of ``harmonic``.
             seed: of the held-out part.
 
         >>> features, targets = torch.randn(60, 4), torch.arange(60) % 3
@@ -244,7 +243,6 @@ class CentroidClassifier(nn.Module):
             raise ValueError(
                 f"{owner}: strength must be positive and finite; got {strength}. Leave it out to have it chosen."
             )
-        exponent = harmonic_exponent(self.num_classes) if exponent is None else exponent
         data = self._points(*labelled(owner, features, targets, *sizes))
         start = self.log_density.double()
         if strength is not None:

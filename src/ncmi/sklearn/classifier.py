@@ -16,10 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from ncmi.functional import harmonic_logits
+from ncmi.functional import EXPONENT, harmonic_logits
 from ncmi.loss import NCMILoss
 from ncmi.models.mlp import MLP
-from ncmi.objective import harmonic, harmonic_exponent
+from ncmi.objective import harmonic
 from ncmi.sklearn.training import Learner, Samples
 
 _FLOATS = (np.float64, np.float32)
@@ -39,7 +39,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     Args:
         hidden_layer_sizes: sizes of the layers; the last is D, the number of learned features.
         temperature: τ of the loss.
-        exponent: k of the loss; by default 4 up to 20 classes, else 8.
+        exponent: k of the loss.
         learning_rate: of AdamW at the start; centroids learn at ten times that rate.
         weight_decay: of the network's weights; centroids have none.
         max_iter: passes over the training samples.
@@ -57,7 +57,6 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         scaler_: the ``StandardScaler`` of the columns.
         network_: from standardised columns to features.
         criterion_: the loss, with its centroids and centre.
-        exponent_: k.
         n_iter_: passes made; ``loss_curve_`` and, with early stopping, ``validation_loss_curve_`` have a value for each.
         n_features_in_, feature_names_in_: of the table.
 
@@ -75,7 +74,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         hidden_layer_sizes: Sequence[int] = (128, 64),
         *,
         temperature: float = 0.2,
-        exponent: float | None = None,
+        exponent: float = EXPONENT,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-2,
         max_iter: int = 100,
@@ -199,8 +198,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _start(self, seed: int) -> Learner:
         """A network and a loss with fresh weights; the global random numbers are left alone."""
         num_classes = len(self.classes_)
-        self.exponent_ = harmonic_exponent(num_classes) if self.exponent is None else self.exponent
-        objective = harmonic(self.exponent_)
+        objective = harmonic(self.exponent)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = MLP(self.n_features_in_, tuple(self.hidden_layer_sizes))
@@ -236,7 +234,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _logits(self, features: Tensor) -> Tensor:
         """−k ln D (N, C) for each centroid; small divergences want float64, the network's digits are those of float32."""
         points = self.criterion_.points(features.double())
-        return harmonic_logits(points, self.criterion_.centroids(dtype=torch.float64), self.exponent_).float()
+        return harmonic_logits(points, self.criterion_.centroids(dtype=torch.float64), self.exponent).float()
 
     @property
     def _n_features_out(self) -> int:

@@ -15,7 +15,7 @@ OBJECTIVES = [f"ncmi:objective={name}" for name in ("matching", "theorem1", "cen
 _SEARCHED = {
     "loss": [
         "ncmi",
-        *(f"ncmi:exponent={k}" for k in (2, 4, 8, 16)),
+        *(f"ncmi:exponent={k}" for k in (2, 4, 16)),
         *(f"ncmi:temperature={t}" for t in (0.1, 0.5)),
         *(f"ncmi:center={name}" for name in ("batch", "none")),
         *(f"ncmi:center_momentum={m}" for m in (0.9, 0.9999)),
