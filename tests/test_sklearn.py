@@ -63,7 +63,7 @@ def test_the_parts_agree(fitted, iris):
     with torch.no_grad():
         assert np.allclose(fitted.transform(X), fitted.network_(rows).numpy())
         divergence = -CentroidClassifier.from_loss(fitted.criterion_)(fitted.network_(rows).double()).numpy()
-    assert np.allclose(scores, -4 * np.log(divergence))
+    assert np.allclose(scores, -8 * np.log(divergence))
     own = fitted.predict_proba(X)[np.arange(150), y]
     with torch.no_grad():
         assert np.allclose(-np.log(own), fitted.criterion_(fitted.network_(rows), torch.from_numpy(y)), atol=1e-4)
