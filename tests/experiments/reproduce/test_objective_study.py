@@ -131,6 +131,14 @@ def test_batch_sizes_stand_in_order_with_the_distance_of_their_ends(tmp_path):
     )
 
 
+def test_one_batch_size_is_no_comparison(tmp_path):
+    def one_size(part, factors):
+        return None if part.startswith("batch-") and factors["loss"] == "ncmi" else shares(part, factors)
+
+    item, place = fill(tmp_path, "objective-study", "small", one_size)
+    assert "Batch sizes" not in item.piece(place).markdown
+
+
 def test_what_has_not_run_is_said(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", lambda part, factors: None)
     text = item.piece(place).markdown

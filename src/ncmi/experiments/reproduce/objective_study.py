@@ -140,11 +140,9 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
 
 
 def _batches(parts: Mapping[str, Part]) -> list[str]:
-    """Both losses by batch size, and how far the default's own decision moves."""
-    run = {size: part for name, size in _BATCHES.items() if (part := parts[name]).rows}
-    if not run:
-        return []
-    run |= {part.comparison.base.batch_size: part for part in [parts["fashion-mnist"]] if part.rows}
+    """Both losses by batch size, and how far the default's own decision moves; nothing before it has two sizes."""
+    run = {size: parts[name] for name, size in _BATCHES.items()}
+    run[parts["fashion-mnist"].comparison.base.batch_size] = parts["fashion-mnist"]
     header = ["batch size", "n", "ncmi, rate", "ce, head", "ce, probe", "ncmi, own", "ncmi, probe"]
     body, own = [], {}
     for size, part in sorted(run.items()):
@@ -154,6 +152,8 @@ def _batches(parts: Mapping[str, Part]) -> list[str]:
         if found is not None:
             own[size] = found
             body.append([str(size), str(found.n), f"{plan.chosen:g}", *cells])
+    if len(own) < 2:
+        return []
     low, high = (choose(own, key=lambda size: own[size].mean) for choose in (min, max))
     noise = max(found.deviation or 0.0 for found in own.values())
     return [
