@@ -146,7 +146,7 @@ def test_harmonic_weighs_like_cross_entropy():
     # The loss is cross-entropy on −k ln D, so torch's own criterion with the same settings must agree.
     features, loss = normal(B, D), make("harmonic", weight=SETTINGS["weight"]["weight"], center="none")
     p, q = oracle.points(features), [oracle.nsf(row) for row in loss.centroids.xi.detach()]
-    logits = torch.stack([torch.stack([-4 * oracle.kl(a, b).log() for b in q]) for a in p])
+    logits = torch.stack([torch.stack([-8 * oracle.kl(a, b).log() for b in q]) for a in p])
     criterion = torch.nn.CrossEntropyLoss(weight=SETTINGS["weight"]["weight"].double())
     for targets in LABELS.values():
         torch.testing.assert_close(loss(features, targets).detach(), criterion(logits, targets), rtol=0, atol=1e-10)
