@@ -170,6 +170,8 @@ def test_temperature_and_exponent_reach_the_loss(iris):
     classifier = NCMIClassifier(**QUICK, temperature=0.1, exponent=2.0).fit(*iris)
     assert classifier.criterion_.temperature == 0.1
     assert classifier.criterion_.objective.name == "harmonic(exponent=2.0)"
+    stated = classifier.predict_proba(iris[0])
+    assert np.array_equal(classifier.set_params(exponent=8.0).predict_proba(iris[0]), stated), "a fit keeps its own"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class NCMILoss(nn.Module):
         objective: ``"harmonic"`` (default; no two classes can merge unseen), ``"matching"`` (centroids choose among the
             samples of the batch, too), ``"theorem1"`` (the paper's, corrected),
             ``"centroid"`` (ratio of means, separation from the centroids), ``"released"`` (the published script's), or a
-            ``RatioOfMeans`` / ``PerSample`` around a function of your own.
+            ``RatioOfMeans`` / ``PerSample`` / ``Matching`` around a function of your own.
         temperature: τ; 0.2 was the best of the authors' logged runs.
         centroids: ``"learned"`` (SGD on ξ, Algorithm 1), ``"ema"`` (tracked class means), ``"fixed"``, or a module of
             ``ncmi.centroids`` with settings of its own.

@@ -57,6 +57,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         scaler_: the ``StandardScaler`` of the columns.
         network_: from standardised columns to features.
         criterion_: the loss, with its centroids and centre.
+        exponent_: k that it was trained with.
         n_iter_: passes made; ``loss_curve_`` and, with early stopping, ``validation_loss_curve_`` have a value for each.
         n_features_in_, feature_names_in_: of the table.
 
@@ -198,7 +199,8 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _start(self, seed: int) -> Learner:
         """A network and a loss with fresh weights; the global random numbers are left alone."""
         num_classes = len(self.classes_)
-        objective = harmonic(self.exponent)
+        self.exponent_ = self.exponent
+        objective = harmonic(self.exponent_)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = MLP(self.n_features_in_, tuple(self.hidden_layer_sizes))
@@ -234,7 +236,7 @@ class NCMIClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _logits(self, features: Tensor) -> Tensor:
         """−k ln D (N, C) for each centroid; small divergences want float64, the network's digits are those of float32."""
         points = self.criterion_.points(features.double())
-        return harmonic_logits(points, self.criterion_.centroids(dtype=torch.float64), self.exponent).float()
+        return harmonic_logits(points, self.criterion_.centroids(dtype=torch.float64), self.exponent_).float()
 
     @property
     def _n_features_out(self) -> int:
