@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import ncmi
 from ncmi.cli import main
 from ncmi.cli.main import _COMMANDS
 
@@ -30,6 +31,11 @@ def usage(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
     return ended.value.code
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert usage("--version") == 0
+    assert ncmi.__version__ in capsys.readouterr().out
 
 
 def test_help_and_recipes_do_not_wait_for_torch():

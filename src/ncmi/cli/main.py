@@ -54,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     parser = ArgumentParser(
-        prog="ncmi", allow_abbrev=False, description="Train classifiers by normalized conditional mutual information."
+        prog="ncmi",
+        allow_abbrev=False,
+        version=sys.modules["ncmi"].__version__,
+        description="Train classifiers by normalized conditional mutual information.",
     )
     commands = parser.add_subcommands(dest="command", required=True)
     for name, command in _COMMANDS.items():
