@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from statistics import fmean
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.objective_search import OBJECTIVES, SEARCHES, search_comparisons, search_paragraphs
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
+from ncmi.experiments.rows import validation_score
 from ncmi.experiments.statistics import Interval, paired_difference, spread
-from ncmi.experiments.table import markdown_table, percent_difference
+from ncmi.experiments.table import markdown_table, percent, percent_difference
 
 _PAIR = {"loss": ["ce", "ncmi"]}
+_FINALISTS = ["ncmi", "ncmi:objective=matching"]
+_FINAL = {"loss": ["ce", *_FINALISTS]}
 _OBJECTIVES = {"loss": ["ce", "ncmi", *OBJECTIVES]}
 _FASTER = ["engine.channels_last=true"]  # by half and more on a CPU
 # Where the default stands against cross-entropy: a title for each part, and its trainings.
@@ -28,15 +32,15 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
         "CIFAR-100, 10,000 images, 8 epochs, twice as wide, D = 256",
         partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model.options.width=32", *_FASTER]),
     ),
-    "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _PAIR, 3)),
-    "digits": ("digits, MLP", partial(Comparison, "digits", _PAIR, 5)),
+    "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _FINAL, 3)),
+    "digits": ("digits, MLP", partial(Comparison, "digits", _FINAL, 5)),
     "tcga-lung": (
         "TCGA lung bags, ten splits",
-        partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_PAIR}, 10),
+        partial(Comparison, "wsi/tcga-lung", {"model": ["abmil"], **_FINAL}, 10),
     ),
     "tcga-brca": (
         "TCGA breast bags, ten splits",
-        partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_PAIR}, 10),
+        partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_FINAL}, 10),
     ),
 }
 # Fashion-MNIST again, in smaller and larger batches: so many epochs are still enough steps at the largest.
@@ -78,6 +82,7 @@ def piece(place: Place) -> Piece:
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_objectives(parts["cifar100"]),
+            *_finalists(parts),
             *_batches(parts),
             *search_paragraphs(parts, place),
             what_was_run(part for part in parts.values() if part.rows),
@@ -114,6 +119,31 @@ def _objectives(part: Part) -> list[str]:
         body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *found])
     header = ["objective", "rate", "n", "own", "fitted", "probe", "own − ce", "fitted − ce", "probe − ce"]
     return [f"**The objectives.** {_title('cifar100')}; scores and differences as above.", markdown_table(header, body)]
+
+
+def _finalists(parts: Mapping[str, Part]) -> list[str]:
+    """The two best objectives of the search in whole trainings, by validation; nothing before a set has both."""
+    body, ahead = [], dict.fromkeys(_FINALISTS, 0)
+    for name, part in parts.items():
+        plans = {plan.factors["loss"]: plan for plan in part.plans if plan.runs and plan.finished}
+        if name not in _SETS or not all(loss in plans for loss in _FINALISTS):
+            continue
+        scores = {
+            loss: {seed: validation_score(row) or 0.0 for seed, row in plans[loss].runs.items()} for loss in _FINALISTS
+        }
+        n = part.comparison.seeds
+        cells = [percent(spread(list(found.values())), n) for found in scores.values()]
+        first, second = scores.values()
+        ahead[max(scores, key=lambda loss: fmean(scores[loss].values()))] += 1
+        body.append([_title(name), str(n), *cells, percent_difference(paired_difference(second, first), n)])
+    if not body:
+        return []
+    return [
+        "**The finalists.** The two best objectives of the search in whole trainings, each at its own best rate. Own decision "
+        "on the validation part: top-1 in %, on bags the mean of macro F1 and macro AUC.",
+        markdown_table(["set", "n", *_FINALISTS, "difference"], body),
+        f"Ahead: {', '.join(f'{loss} on {count}' for loss, count in ahead.items())} of {len(body)}.",
+    ]
 
 
 def _differences(part: Part, score: str, loss: str = "ncmi") -> dict[str, Interval | None]:
