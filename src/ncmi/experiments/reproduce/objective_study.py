@@ -15,13 +15,14 @@ from ncmi.experiments.table import markdown_table, percent, percent_difference
 _PAIR = {"loss": ["ce", "ncmi"]}
 _FINALISTS = ["ncmi", "ncmi:objective=matching"]
 _FINAL = {"loss": ["ce", *_FINALISTS]}
-_OBJECTIVES = {"loss": ["ce", "ncmi", *OBJECTIVES]}
+_RATIOS = {"loss": [loss for loss in OBJECTIVES if loss not in _FINALISTS]}
+_OURS = ("own", FITTED, PROBE)  # decisions of NCMI
 _FASTER = ["engine.channels_last=true"]  # by half and more on a CPU
 # Where the default stands against cross-entropy: a title for each part, and its trainings.
 _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     "cifar100": (
         "CIFAR-100, 20,000 images, 15 epochs, D = 128",
-        partial(Comparison, "cifar100/medium", _OBJECTIVES, 5),
+        partial(Comparison, "cifar100/medium", _FINAL, 5),
     ),
     "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _PAIR, 3)),
     "narrow": (
@@ -30,7 +31,8 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     ),
     "wide": (
         "CIFAR-100, 10,000 images, 8 epochs, twice as wide, D = 256",
-        partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model.options.width=32", *_FASTER]),
+        # The rate that every loss has chosen at half the width.
+        partial(Comparison, "cifar100/small", _PAIR, 3, [0.3], ["model.options.width=32", *_FASTER]),
     ),
     "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _FINAL, 3)),
     "digits": ("digits, MLP", partial(Comparison, "digits", _FINAL, 5)),
@@ -55,7 +57,9 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         name: Comparison("fashion-mnist/small", _PAIR, 3, overrides=[f"batch_size={size}"])
         for name, size in _BATCHES.items()
     }
-    return {**{name: make() for name, (_, make) in _SETS.items()}, **batches, **search_comparisons()}
+    # Ratios are so far behind that one seed and the rate of the others say it.
+    ratios = {"ratios": Comparison("cifar100/medium", _RATIOS, 1, [0.3])}
+    return {**{name: make() for name, (_, make) in _SETS.items()}, **ratios, **batches, **search_comparisons()}
 
 
 def needs(scale: Scale) -> list[str]:
@@ -81,7 +85,7 @@ def piece(place: Place) -> Piece:
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
-            *_objectives(parts["cifar100"]),
+            *_objectives(parts["cifar100"], parts["ratios"]),
             *_finalists(parts),
             *_batches(parts),
             *search_paragraphs(parts, place),
@@ -98,25 +102,29 @@ def _margins(parts: Mapping[str, Part]) -> str:
     for name, part in parts.items():
         for score, title in _scores(part).items():
             cells = [part.cell(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
-            cells += [part.cell(decision, score, **_factors(part, "ncmi")) for decision in ("own", FITTED, PROBE)]
+            cells += [part.cell(decision, score, **_factors(part, "ncmi")) for decision in _OURS]
             n = len(part.by_seed("own", score, **_factors(part, "ncmi")))
             differences = [percent_difference(found, n) for found in _differences(part, score).values()]
             body.append([_title(name), title, str(n), *cells, *differences])
     return markdown_table(header, body, left=2)
 
 
-def _objectives(part: Part) -> list[str]:
+def _objectives(main: Part, ratios: Part) -> list[str]:
     """What the objectives reach in the longest trainings, as far as they have run; nothing of the default alone."""
-    shown = [plan for plan in part.plans if plan.runs and plan.factors["loss"] != "ce"]
-    if not any(plan.factors["loss"] != "ncmi" for plan in shown):
+    shown = [
+        (part, plan) for part in (main, ratios) for plan in part.plans if plan.runs and plan.factors["loss"] != "ce"
+    ]
+    if not any(plan.factors["loss"] != "ncmi" for _, plan in shown):
         return []
     body = []
-    for plan in shown:
-        cells = [part.cell(decision, "top1", **plan.factors) for decision in ("own", FITTED, PROBE)]
-        differences = _differences(part, "top1", plan.factors["loss"])
+    for part, plan in shown:
         count = len(plan.runs)
-        found = [percent_difference(difference, count) for difference in differences.values()]
-        body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *found])
+        cells = [percent(part.spread(decision, "top1", **plan.factors), count) for decision in _OURS]
+        found = _differences_to(
+            main, "top1", {decision: part.by_seed(decision, "top1", **plan.factors) for decision in _OURS}
+        )
+        differences = [percent_difference(difference, count) for difference in found.values()]
+        body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *differences])
     header = ["objective", "rate", "n", "own", "fitted", "probe", "own − ce", "fitted − ce", "probe − ce"]
     return [f"**The objectives.** {_title('cifar100')}; scores and differences as above.", markdown_table(header, body)]
 
@@ -146,15 +154,18 @@ def _finalists(parts: Mapping[str, Part]) -> list[str]:
     ]
 
 
-def _differences(part: Part, score: str, loss: str = "ncmi") -> dict[str, Interval | None]:
-    """By decision of NCMI: its score minus that of cross-entropy's better decision."""
+def _differences(part: Part, score: str) -> dict[str, Interval | None]:
+    """By decision of the default: its score minus that of cross-entropy's better decision."""
+    own = {decision: part.by_seed(decision, score, **_factors(part, "ncmi")) for decision in _OURS}
+    return _differences_to(part, score, own)
+
+
+def _differences_to(part: Part, score: str, ours: Mapping[str, dict[int, float]]) -> dict[str, Interval | None]:
+    """By decision: scores by seed minus those of cross-entropy's better decision in ``part``."""
     ce = [part.by_seed(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
     means = [found.mean if (found := spread(list(values.values()))) else float("-inf") for values in ce]
     best = ce[means.index(max(means))]
-    return {
-        decision: paired_difference(part.by_seed(decision, score, **_factors(part, loss)), best)
-        for decision in ("own", FITTED, PROBE)
-    }
+    return {decision: paired_difference(values, best) for decision, values in ours.items()}
 
 
 def _verdicts(parts: Mapping[str, Part]) -> list[str]:
@@ -205,6 +216,8 @@ def _title(name: str) -> str:
         return f"batches of {_BATCHES[name]}"
     if name in SEARCHES:
         return f"the search, {SEARCHES[name][0]}"
+    if name == "ratios":
+        return "ratios of means, and the published objective"
     return _SETS[name][0] if name in _SETS else name.replace("-", " ")
 
 
