@@ -133,7 +133,7 @@ def _finalists(parts: Mapping[str, Part]) -> list[str]:
     """The two best objectives of the search in whole trainings, by validation; nothing before a set has both."""
     body, ahead = [], dict.fromkeys(_FINALISTS, 0)
     for name, part in parts.items():
-        plans = {plan.factors["loss"]: plan for plan in part.plans if plan.runs and plan.finished}
+        plans = {plan.factors["loss"]: plan for plan in part.plans if plan.runs}
         if name not in _SETS or not all(loss in plans for loss in _FINALISTS):
             continue
         scores = {
