@@ -9,9 +9,9 @@ from torch.autograd.functional import jacobian
 from ncmi import CentroidClassifier, NCMILoss
 from ncmi.functional import feature_point
 from ncmi.heads import nearest
-from ncmi.heads.nearest import LabelledPoints, fit_centroids, objective, search_strength
+from ncmi.heads.nearest import LabelledPoints, mean_sharpness, minimize_from, objective, search_strength
 
-C, D, N, K = 4, 6, 60, 3.0
+C, D, N, BETA = 4, 6, 60, 3.0
 
 
 def samples(count=N, seed=0, noise=1.0):
@@ -25,7 +25,7 @@ def samples(count=N, seed=0, noise=1.0):
 def points(count=N, seed=0, noise=1.0):
     features, targets = samples(count, seed, noise)
     mapped = feature_point(features, None, 0.2, "nsf")
-    return LabelledPoints(mapped.probs, mapped.log_density, targets)
+    return LabelledPoints(mapped.probs, targets)
 
 
 def start():
@@ -38,7 +38,7 @@ def loops(logits, data, strength, before):
     for probs, target in zip(data.probs, data.targets, strict=True):
         q = logits.softmax(dim=1)
         divergence = [(probs * (probs.log() - q[v].log())).sum() for v in range(C)]
-        total = total + sum((divergence[target] / divergence[v]) ** K for v in range(C)).log()
+        total = total + sum((BETA * (divergence[target] - divergence[v])).exp() for v in range(C)).log()
     return total / len(data.targets) + 0.5 * strength / C * (logits - before).square().sum()
 
 
@@ -46,7 +46,7 @@ def test_value_and_gradient_are_those_of_the_definition(monkeypatch):
     monkeypatch.setattr(nearest, "_CHUNK", 17)
     data, before = points(), start()
     logits = before + 0.3 * torch.randn(C, D, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    value, gradient = objective(logits, data, K, 0.7, before)
+    value, gradient = objective(logits, data, BETA, 0.7, before)
     torch.testing.assert_close(value, loops(logits, data, 0.7, before), rtol=1e-12, atol=1e-12)
     expected = jacobian(lambda a: loops(a, data, 0.7, before), logits)
     torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
@@ -54,28 +54,44 @@ def test_value_and_gradient_are_those_of_the_definition(monkeypatch):
 
 def test_the_fit_is_stationary_and_below_its_start():
     data, before = points(), start()
-    fitted = fit_centroids(before, data, K, 0.1, before)
-    value, gradient = objective(fitted, data, K, 0.1, before)
-    assert value < objective(before, data, K, 0.1, before)[0] - 0.1
+    fitted = minimize_from(before, data, BETA, 0.1, before)
+    value, gradient = objective(fitted, data, BETA, 0.1, before)
+    assert value < objective(before, data, BETA, 0.1, before)[0] - 0.1
     assert gradient.abs().max() < 1e-4 * math.sqrt(0.1 / C) * 1.01
 
 
-def test_a_point_on_its_centroid_has_a_finite_value_and_gradient():
+def test_the_sharpness_suits_the_class_means():
     data = points()
-    logits = data.log_density[:C].clone()
-    value, gradient = objective(logits, data, K, 0.1, start())
-    assert value.isfinite()
-    assert gradient.isfinite().all()
+    means = torch.stack([data.probs[data.targets == v].mean(dim=0) for v in range(C)])
+    divergence = (data.probs[:, None] * (data.probs[:, None] / means).log()).sum(dim=-1)
+
+    def loss(beta):
+        return float(torch.nn.functional.cross_entropy(-beta * divergence, data.targets))
+
+    beta = mean_sharpness(data)
+    assert loss(beta) < min(loss(beta * 0.99), loss(beta * 1.01))
+
+
+def test_the_sharpness_is_finite_where_nothing_is_wrong_and_where_all_points_are_equal():
+    assert 0 < mean_sharpness(points(noise=0.01)) < 1e6
+    equal = LabelledPoints(torch.full((N, D), 1 / D, dtype=torch.float64), torch.arange(N) % C)
+    assert mean_sharpness(equal) == 1.0
+
+
+def test_the_sharpness_is_that_of_the_classes_that_have_samples():
+    data = points()
+    some = data.rows(data.targets > 0)
+    assert mean_sharpness(some) == mean_sharpness(some._replace(targets=some.targets - 1)) != mean_sharpness(data)
 
 
 def test_the_chosen_strength_has_the_smallest_held_out_loss():
     train, held_out, before = points(seed=1), points(seed=2), start()
-    strength, logits = search_strength(train, held_out, K, before)
+    strength, logits = search_strength(train, held_out, BETA, before)
 
     def loss(a):
-        return float(objective(a, held_out, K, 0.0, before)[0])
+        return float(objective(a, held_out, BETA, 0.0, before)[0])
 
-    every = {s: loss(fit_centroids(before, train, K, s, before)) for s in nearest.STRENGTHS}
+    every = {s: loss(minimize_from(before, train, BETA, s, before)) for s in nearest.STRENGTHS}
     assert strength in nearest.STRENGTHS
     assert loss(logits) == pytest.approx(every[strength], abs=1e-5)
     assert loss(logits) < min(every.values()) + 1e-3
@@ -83,9 +99,9 @@ def test_the_chosen_strength_has_the_smallest_held_out_loss():
 
 def test_centroids_stay_if_every_fit_is_worse():
     data = points(noise=0.1)
-    best = fit_centroids(start(), data, K, 1e-3, start())
+    best = minimize_from(start(), data, BETA, 1e-3, start())
     wrong = data._replace(targets=(data.targets + 1) % C)
-    strength, logits = search_strength(wrong, data, K, best)
+    strength, logits = search_strength(wrong, data, BETA, best)
     assert strength == math.inf
     assert torch.equal(logits, best)
 
@@ -107,7 +123,7 @@ def test_without_validation_a_part_is_held_out_and_the_fit_is_of_all():
     features, targets = samples(200, seed=1)
     classifier = CentroidClassifier(torch.zeros(C, D)).fit(features, targets, seed=3)
     again = CentroidClassifier(torch.zeros(C, D)).fit(features, targets, strength=classifier.strength_)
-    torch.testing.assert_close(classifier.log_density, again.log_density, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(classifier.log_density, again.log_density, rtol=0, atol=2e-3)
     assert classifier.strength_ in nearest.STRENGTHS
 
 

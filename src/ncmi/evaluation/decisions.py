@@ -15,7 +15,7 @@ from ncmi.evaluation.features import LabelledFeatures
 from ncmi.evaluation.information import CHUNK, class_mean_log_density
 from ncmi.evaluation.knn import KNNClassifier
 from ncmi.evaluation.protocol import Criterion, device_of
-from ncmi.functional import EXPONENT, ClassStatistics, kl_to_centroids
+from ncmi.functional import ClassStatistics, kl_to_centroids
 from ncmi.heads.nearest import LabelledPoints, choose_centroids
 from ncmi.heads.probe import LinearProbe
 
@@ -76,7 +76,7 @@ def fitted_centroids(fitting: Fitting) -> Decision:
     train, note = _fitted_part(fitting)
     data = _labelled_points(fitting.criterion, train)
     validation = None if fitting.validation is None else _labelled_points(fitting.criterion, fitting.validation)
-    centroids, strength = choose_centroids(start, data, validation, EXPONENT, seed=fitting.seed)
+    centroids, strength = choose_centroids(start, data, validation, seed=fitting.seed)
     note = "; ".join(filter(None, [note, f"strength {strength:.2g}"]))
     scores = partial(_centroid_scores, fitting.criterion, centroids)
     return Decision("fitted centroids", scores, needs_temperature=True, note=note)
@@ -150,9 +150,8 @@ def _fitted_part(fitting: Fitting) -> tuple[LabelledFeatures, str]:
 
 def _labelled_points(criterion: Criterion, part: LabelledFeatures) -> LabelledPoints:
     device = device_of(criterion)
-    pieces = [criterion.points(features.to(device).double()) for features, _ in part.chunks(CHUNK)]
-    probs, log_density = (torch.cat(tensors) for tensors in zip(*pieces, strict=True))
-    return LabelledPoints(probs, log_density, part.targets.to(device))
+    pieces = [criterion.points(features.to(device).double()).probs for features, _ in part.chunks(CHUNK)]
+    return LabelledPoints(torch.cat(pieces), part.targets.to(device))
 
 
 def _centroid_scores(criterion: Criterion, log_density: Tensor, features: Tensor) -> Tensor:

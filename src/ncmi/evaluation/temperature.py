@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ncmi.heads.centroid import fit_sharpness
+from ncmi.heads.sharpness import fit_sharpness
 
 
 class Temperature(NamedTuple):
@@ -28,9 +28,8 @@ def fit_temperature(scores: Tensor, targets: Tensor) -> Temperature:
     >>> fit_temperature(torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0, 0, 1])).problem
     ''
     """
-    spread = (scores.amax(dim=1) - scores.amin(dim=1)).double().mean().item()
-    if not spread > 0:
+    found = fit_sharpness(scores, targets)
+    if found is None:
         return Temperature(1.0, "all scores are equal, so no temperature can tell classes apart")
-    sharpness, inside = fit_sharpness(scores, targets, lowest=1e-4 / spread, highest=1e6 / spread)
     problem = "the likelihood has no minimum: all decided right, or no better than by chance"
-    return Temperature(1 / sharpness, "" if inside else problem)
+    return Temperature(1 / found.value, "" if found.inside else problem)

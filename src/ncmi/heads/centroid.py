@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from ncmi.centroids import EMACentroids, FixedCentroids, LearnedCentroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
 from ncmi.distributed import sum_over_ranks
-from ncmi.functional import EXPONENT, feature_point, kl_to_centroids
+from ncmi.functional import feature_point, kl_to_centroids
 from ncmi.functional.simplex import Simplex
 from ncmi.heads.inputs import Model, accuracy, extract, frozen, labelled
-from ncmi.heads.nearest import LabelledPoints, as_log_density, choose_centroids, fit_centroids
+from ncmi.heads.nearest import LabelledPoints, choose_centroids, fit_centroids
+from ncmi.heads.sharpness import fit_sharpness
 from ncmi.loss import NCMILoss, full_precision
 from ncmi.metric import add_to_classes, drop_ignored
-
-_CHUNK = 8192  # rows whose scores are held in float64 at a time
 
 
 class CentroidClassifier(nn.Module):
@@ -180,27 +179,24 @@ class CentroidClassifier(nn.Module):
     def fit_temperature(self, features: Tensor, targets: Tensor) -> "CentroidClassifier":
         r"""This classifier, with T > 0 set to the minimiser of the negative log-likelihood of ``softmax(scores / T)``.
 
-        The likelihood is convex in 1/T, so there is one minimum; it is found by Newton steps inside a bracket, which cannot
-        diverge. T does not change any decision. Use data that the network was not trained on.
+        T does not change any decision. Use data that the network was not trained on.
 
         Args:
             features: (N, D).
             targets: class indices (N,).
         """
         features, targets = labelled("CentroidClassifier", features, targets, self.num_features, self.num_classes)
-        scores = self(features)
-        spread = (scores.amax(dim=1) - scores.amin(dim=1)).double().mean().item()
-        if spread <= 0:
+        found = fit_sharpness(self(features), targets)
+        if found is None:
             raise ValueError("CentroidClassifier: all centroids are equal, so no temperature can tell classes apart.")
-        sharpness, inside = fit_sharpness(scores, targets, lowest=1e-4 / spread, highest=1e6 / spread)
-        if not inside:
+        if not found.inside:
             warnings.warn(
                 "CentroidClassifier: the likelihood has no minimum at a finite, positive temperature, because these samples "
                 "are all decided right, or no better than by chance; T was set to the end of the search range. Fit it on "
                 "more, held-out data.",
                 stacklevel=3,
             )
-        self.score_temperature.fill_(1 / sharpness)
+        self.score_temperature.fill_(1 / found.value)
         return self
 
     @torch.no_grad()
@@ -211,25 +207,25 @@ class CentroidClassifier(nn.Module):
         validation: tuple[Tensor, Tensor] | None = None,
         *,
         strength: float | None = None,
-        exponent: float = EXPONENT,
         seed: int = 0,
     ) -> "CentroidClassifier":
-        r"""This classifier, with centroids that decide best on these features: they minimise ``harmonic``, near their start.
+        r"""This classifier, with the centroids under which its probabilities are most likely on these features.
 
-        .. math:: \frac1N\sum_x\ln\sum_v\Bigl(\frac{D(p_x\|q^{c_x})}{D(p_x\|q^v)}\Bigr)^{k}
+        .. math:: -\frac1N\sum_x\ln\mathrm{softmax}\bigl(-\beta D(p_x\|q^{\cdot})\bigr)_{c_x}
             +\frac\lambda{2C}\sum_v\|\ln q^v-\ln q_0^v\|^2
 
         The network is left alone, as by a :class:`ncmi.LinearProbe`, and the decision stays that by the nearest centroid. The
-        minimum is found by L-BFGS in float64. A fitted temperature is forgotten.
+        minimum is found by L-BFGS in float64. β is the sharpness that suits the class means of these features, so it has no
+        part in the choice. A fitted temperature is forgotten.
 
         Args:
             features: cached features (N, D) of the training set.
             targets: class indices (N,).
-            validation: features and targets that the network has not learned. They choose λ: by the loss there, from 10,
-                1, …, 10^-5, or the centroids stay as they are if no fit is better. Without them 20 % of each class of
-                the given data are held out for the choice. The network has learned those too, so λ may come out too strong.
+            validation: features and targets that the network has not learned. They choose λ: by the loss there, in half
+                decades from 10 to 10^-4, or the centroids stay as they are if no fit is better. Without them 20 % of each
+                class of the given data are held out for the choice. The network has learned those too, so λ may come out
+                too strong.
             strength: λ > 0, if it is not to be chosen.
-            exponent: k of ``harmonic``.
             seed: of the held-out part.
 
         >>> features, targets = torch.randn(60, 4), torch.arange(60) % 3
@@ -246,12 +242,12 @@ class CentroidClassifier(nn.Module):
         data = self._points(*labelled(owner, features, targets, *sizes))
         start = self.log_density.double()
         if strength is not None:
-            log_density = as_log_density(fit_centroids(start, data, exponent, strength, start))
+            log_density = fit_centroids(start, data, strength)
         elif validation is None and int(data.targets.bincount().max()) < 2:
             raise ValueError(f"{owner}: fit needs two or more samples of some class to hold one out. Pass validation.")
         else:
             held_out = None if validation is None else self._points(*labelled(owner, *validation, *sizes))
-            log_density, strength = choose_centroids(start, data, held_out, exponent, seed=seed)
+            log_density, strength = choose_centroids(start, data, held_out, seed=seed)
         self.log_density.copy_(log_density)
         self.score_temperature.fill_(math.nan)
         self.source, self.strength_ = f"fitted centroids, from {self.source}", strength
@@ -261,7 +257,7 @@ class CentroidClassifier(nn.Module):
         device = self.log_density.device
         center = self.center.double()
         points = feature_point(features.to(device).double(), center, self.temperature, self.simplex)
-        return LabelledPoints(points.probs, points.log_density, targets.to(device))
+        return LabelledPoints(points.probs, targets.to(device))
 
     def score(self, features: Tensor, targets: Tensor) -> float:
         """Accuracy of the decisions: features (N, D), targets (N,) class indices."""
@@ -290,33 +286,3 @@ def _check_centroids(log_density: Tensor) -> None:
             f"CentroidClassifier: each centroid must be a distribution without zeros, given as ln(D·q); got rows that sum to "
             f"{float(sums.min()):.4g} … {float(sums.max()):.4g}. Pass (q * q.shape[1]).log() for class means q."
         )
-
-
-def fit_sharpness(scores: Tensor, targets: Tensor, lowest: float, highest: float) -> tuple[float, bool]:
-    """The β = 1/T in [lowest, highest] with the smallest negative log-likelihood, and whether it lies inside."""
-    if _likelihood_slope(scores, targets, lowest)[0] >= 0:
-        return lowest, False
-    if _likelihood_slope(scores, targets, highest)[0] <= 0:
-        return highest, False
-    beta = math.sqrt(lowest * highest)
-    while highest / lowest > 1 + 1e-9:
-        slope, curvature = _likelihood_slope(scores, targets, beta)
-        lowest, highest = (beta, highest) if slope < 0 else (lowest, beta)
-        step = beta - slope / curvature if curvature > 0 else math.nan
-        if abs(step - beta) <= 1e-9 * beta:
-            break
-        beta = step if lowest < step < highest else math.sqrt(lowest * highest)
-    return beta, True
-
-
-def _likelihood_slope(scores: Tensor, targets: Tensor, beta: float) -> tuple[float, float]:
-    """First and second derivative of the mean negative log-likelihood of softmax(β·scores) with respect to β."""
-    slope = curvature = 0.0
-    for rows, labels in zip(scores.split(_CHUNK), targets.split(_CHUNK), strict=True):
-        rows = rows.double()
-        probs = (beta * rows).softmax(dim=1)
-        mean = torch.linalg.vecdot(probs, rows)
-        own = rows.gather(1, labels.unsqueeze(1)).squeeze(1)
-        slope += (mean - own).sum().item()
-        curvature += torch.linalg.vecdot(probs, (rows - mean.unsqueeze(1)).square()).sum().item()
-    return slope / len(scores), curvature / len(scores)
