@@ -21,6 +21,7 @@ class Plain:
     """The smallest criterion there is: no module, scores f·W, loss −score of the right class, points softmax(f)."""
 
     decision = "plain"
+    centroids = None
     probabilities_need_temperature = False
 
     def __init__(self, weight):
@@ -56,11 +57,16 @@ class Nearest(nn.Module):
     def points(self, features):
         return self.loss.points(features)
 
+    @property
+    def centroids(self):
+        return CentroidClassifier.from_loss(self.loss).log_density
+
 
 class Head(nn.Module):
     """A linear head with cross-entropy."""
 
     decision = "head"
+    centroids = None
     probabilities_need_temperature = False
 
     def __init__(self, num_classes=C, num_features=D):

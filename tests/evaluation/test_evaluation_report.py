@@ -78,12 +78,15 @@ def test_centroid_decisions_equal_the_heads(evaluation, criterion, parts):
     assert 0.4 < evaluation.decision("class means").parts["test"].top1 < 1
 
 
-def test_fitted_centroids_equal_the_head_fitted_from_class_means(evaluation, criterion, parts):
+@pytest.mark.parametrize("start", ["own", "class means"])
+def test_fitted_centroids_equal_the_head_fitted_from_its_centroids_or_class_means(criterion, parts, start, monkeypatch):
+    if start == "class means":
+        monkeypatch.setattr(type(criterion), "centroids", None)
     train, validation, _ = parts
     held_out = (validation.features, validation.targets)
-    classifier = classifiers(criterion, train)["class means"].fit(train.features, train.targets, held_out)
+    classifier = classifiers(criterion, train)[start].fit(train.features, train.targets, held_out)
     classifier.fit_temperature(*held_out)
-    found = evaluation.decision("fitted centroids")
+    found = evaluate(criterion, *parts).decision("fitted centroids")
     for part_name, rows in zip(("train", "validation", "test"), parts, strict=True):
         check(found.parts[part_name], classifier.predict_proba(rows.features).double().log(), rows.targets)
     assert found.note == f"strength {classifier.strength_:.2g}; temperature fitted on the validation part"

@@ -47,6 +47,11 @@ class Criterion(nn.Module):
         raise NotImplementedError
 
     @property
+    def centroids(self) -> Tensor | None:
+        """The centroids that it decides by, as log-densities ln(D·q) (C, D); ``None`` where something else decides."""
+        return None
+
+    @property
     def needs_start(self) -> bool:
         """Whether :meth:`start` must be called with features of the training set before the first step."""
         return False

@@ -91,6 +91,11 @@ class NCMICriterion(Criterion):
         return self.loss.parameters()
 
     @property
+    def centroids(self) -> Tensor:
+        """Those of the loss."""
+        return self.loss.centroids().log_density.detach()
+
+    @property
     def needs_start(self) -> bool:
         """Whether the centroids start from class means."""
         return self.loss.centroids.start == "class_means"

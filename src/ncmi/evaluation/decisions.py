@@ -69,10 +69,11 @@ def class_means(fitting: Fitting) -> Decision:
 def fitted_centroids(fitting: Fitting) -> Decision:
     """The nearest of the centroids that decide best on the training features, as :meth:`ncmi.CentroidClassifier.fit` has them.
 
-    They start from the class means under the criterion's map. How far they may go is chosen on the validation part; without
-    one, on a part of the training features that is held out for the choice.
+    They start from the criterion's centroids; where it has none, from the class means under its map. How far they may go is
+    chosen on the validation part; without one, on a part of the training features that is held out for the choice.
     """
-    start = _class_means(fitting, "fitted centroids")
+    start = fitting.criterion.centroids
+    start = _class_means(fitting, "fitted centroids") if start is None else start.double()
     train, note = _fitted_part(fitting)
     data = _labelled_points(fitting.criterion, train)
     validation = None if fitting.validation is None else _labelled_points(fitting.criterion, fitting.validation)

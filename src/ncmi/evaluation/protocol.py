@@ -38,6 +38,11 @@ class Criterion(Protocol):
         """Whether the softmax of the scores needs a fitted temperature; that of logits does not, that of divergences does."""
         ...
 
+    @property
+    def centroids(self) -> Tensor | None:
+        """The centroids that it decides by, as log-densities ln(D·q) (C, D); ``None`` where something else decides."""
+        ...
+
     def __call__(self, features: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of these samples, a scalar: features (B, D), targets (B,)."""
         ...

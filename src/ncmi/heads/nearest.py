@@ -76,12 +76,16 @@ def objective(
     return value, gradient.add_(moved, alpha=strength / num_classes)
 
 
-def mean_sharpness(data: LabelledPoints) -> float:
-    """The β under which the samples are most likely if the means of the classes that they have decide."""
-    classes, labels = data.targets.unique(return_inverse=True)
-    sums = data.probs.new_zeros(len(classes), data.probs.shape[1]).index_add_(0, labels, data.probs)
+def mean_sharpness(train: LabelledPoints, held_out: LabelledPoints) -> float:
+    """The β under which ``held_out`` is most likely if the class means of ``train`` decide.
+
+    Held out, because after training many samples lie so near to their own mean that they would ask for a β without bound.
+    """
+    classes, labels = train.targets.unique(return_inverse=True)
+    sums = train.probs.new_zeros(len(classes), train.probs.shape[1]).index_add_(0, labels, train.probs)
     means = sums / labels.bincount().unsqueeze(1)
-    found = fit_sharpness(data.probs @ means.log().T, labels, _WIDEST)
+    known = held_out.rows(torch.isin(held_out.targets, classes))
+    found = fit_sharpness(known.probs @ means.log().T, torch.searchsorted(classes, known.targets), _WIDEST)
     return 1.0 if found is None else found.value
 
 
@@ -119,7 +123,7 @@ def search_strength(train: LabelledPoints, held_out: LabelledPoints, sharpness: 
 
 def fit_centroids(start: Tensor, train: LabelledPoints, strength: float) -> Tensor:
     """Centroids ln(D·q) (C, D) fitted on ``train`` with a given strength."""
-    sharpness = mean_sharpness(train)
+    sharpness = mean_sharpness(train, train)
     return as_log_density(minimize_from(start, train, sharpness, strength, start))
 
 
@@ -130,12 +134,14 @@ def choose_centroids(
 
     Without ``held_out`` 20 % of each class of ``train`` choose, and the centroids are then fitted on all.
     """
-    sharpness = mean_sharpness(train)
     if held_out is not None:
+        sharpness = mean_sharpness(train, held_out)
         strength, logits = search_strength(train, held_out, sharpness, start)
     else:
         mask = held_out_rows(train.targets, seed)
-        strength, logits = search_strength(train.rows(~mask), train.rows(mask), sharpness, start)
+        part, rest = train.rows(~mask), train.rows(mask)
+        sharpness = mean_sharpness(part, rest)
+        strength, logits = search_strength(part, rest, sharpness, start)
         if math.isfinite(strength):
             logits = minimize_from(logits, train, sharpness, strength, start)
     return as_log_density(logits), strength

@@ -40,7 +40,8 @@ def test_objectives_stand_beside_cross_entropy_as_far_as_they_have_run(tmp_path)
 
     item, place = fill(tmp_path, "objective-study", "small", by_objective, fitted=0.48)
     table = {line[0]: line[1:] for line in table_after(item.piece(place).markdown, "**The objectives.**")}
-    assert list(table) == ["ncmi", *(f"ncmi:objective={name}" for name in ("matching", "centroid", "released"))]
+    names = ("matching", "centroid", "released", "matching, ξ's rate 3")
+    assert list(table) == ["ncmi", *(f"ncmi:objective={name}" for name in names)]
     assert table["ncmi:objective=matching"][2:5] == ["42.00 ± 0.00", "48.00 ± 0.00", "47.00 ± 0.00"]
     assert [cell.split()[0] for cell in table["ncmi:objective=matching"][5:]] == ["−3.00", "+3.00", "+2.00"]
 
