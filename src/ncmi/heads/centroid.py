@@ -215,8 +215,8 @@ class CentroidClassifier(nn.Module):
             +\frac\lambda{2C}\sum_v\|\ln q^v-\ln q_0^v\|^2
 
         The network is left alone, as by a :class:`ncmi.LinearProbe`, and the decision stays that by the nearest centroid. The
-        minimum is found by L-BFGS in float64. β is the sharpness that suits the class means of these features, so it has no
-        part in the choice. A fitted temperature is forgotten.
+        minimum is found by L-BFGS in float64. β is fixed before: under it the samples that choose λ are most likely if the
+        class means of the others decide. A fitted temperature is forgotten.
 
         Args:
             features: cached features (N, D) of the training set.
