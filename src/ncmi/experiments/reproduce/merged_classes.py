@@ -23,10 +23,10 @@ NAME, PART = "merged-classes", "objectives"
 TITLES = {
     "ncmi:objective=theorem1": "theorem1",
     "ncmi:objective=centroid": "centroid",
-    "ncmi": "harmonic",
+    "ncmi:objective=harmonic": "harmonic",
     "ce": "cross-entropy",
 }
-_RATIOS, _REFERENCE = ("ncmi:objective=theorem1", "ncmi:objective=centroid"), "ncmi"
+_RATIOS, _REFERENCE = ("ncmi:objective=theorem1", "ncmi:objective=centroid"), "ncmi:objective=harmonic"
 _LOGGED = (
     "validation_ncmi",
     "validation_cmi",
