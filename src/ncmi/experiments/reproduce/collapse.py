@@ -61,7 +61,7 @@ _SCALES: dict[Scale, tuple[str, list[str]]] = {
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """The four settings under the published script's objective; where runs are short, under the default one too."""
+    """The four settings under the published script's objective; where runs are short, under ``harmonic`` too."""
     objectives = ["released"] if scale == "full" else ["released", "harmonic"]
     return [
         Setting(objective, simplex, center)
