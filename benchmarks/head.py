@@ -73,10 +73,10 @@ TURN = 4  # steps that a contender takes in a row
 
 BARS = (
     *(Bar(SMALL, name, REFERENCE, 1.5) for name in ("theorem1", "centroid")),
-    *(Bar(SMALL, name, AUTHORS, 1 / 50) for name in ("theorem1", "centroid", "released", "harmonic", "matching")),
+    *(Bar(SMALL, name, AUTHORS, 1 / 50) for name in ("theorem1", "centroid", "released", "harmonic")),
     *(Bar(shape, name, REFERENCE, 1.0) for shape in (MEDIUM, LARGE_BATCH) for name in ("theorem1", "centroid")),
-    *(Bar(MEDIUM, name, REFERENCE, 1.6) for name in ("harmonic", "matching")),
-    *(Bar(LARGE_BATCH, name, REFERENCE, 1.25) for name in ("harmonic", "matching")),
+    Bar(MEDIUM, "harmonic", REFERENCE, 1.6),
+    Bar(LARGE_BATCH, "harmonic", REFERENCE, 1.25),
     *(
         Bar(MANY_CLASSES, name, REFERENCE, 0.15)
         for name in ("theorem1", "centroid", "theorem1, sparse", "centroid, sparse")

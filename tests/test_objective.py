@@ -44,7 +44,8 @@ def test_a_bare_function_is_told_to_be_wrapped():
 
 
 def test_print_names_the_objective():
-    assert "matching(exponent=8.0)" in repr(NCMILoss(100, 4))
+    assert "harmonic(exponent=8.0)" in repr(NCMILoss(100, 4))
+    assert "matching(exponent=8.0)" in repr(NCMILoss(100, 4, "matching"))
     assert "theorem1" in repr(NCMILoss(3, 4, "theorem1"))
 
 

@@ -1,8 +1,7 @@
-import pytest
 import torch
 from torch import nn
 
-from ncmi import NCMILoss, harmonic, matching, parameter_groups
+from ncmi import NCMILoss, parameter_groups
 
 
 def test_centroids_get_their_own_rate_and_no_decay():
@@ -12,21 +11,6 @@ def test_centroids_get_their_own_rate_and_no_decay():
     assert (network["lr"], network["weight_decay"]) == (0.3, 0.01)
     assert centroids["params"][0] is loss.centroids.xi
     assert (centroids["lr"], centroids["weight_decay"]) == (2.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("objective", "rate"),
-    [("matching", 3.0), (matching(4), 3.0), ("harmonic", 1.0), (harmonic(4), 1.0), ("theorem1", 1.0)],
-)
-def test_the_rate_of_the_centroids_suits_the_objective(objective, rate):
-    _, centroids = parameter_groups(nn.Linear(3, 6), NCMILoss(4, 6, objective), lr=0.3)
-    assert centroids["lr"] == rate
-
-
-def test_a_loss_without_a_rate_of_its_own_has_one():
-    loss = nn.PReLU()
-    _, own = parameter_groups(nn.Linear(3, 6), loss, lr=0.3)
-    assert own["lr"] == 1.0
 
 
 def test_a_loss_inside_the_model_is_not_counted_twice():

@@ -60,8 +60,8 @@ class NCMILoss(nn.Module):
     Args:
         num_classes: C.
         num_features: D.
-        objective: ``"matching"`` (default; no two classes can merge unseen), ``"harmonic"`` (its first half, in which a
-            sample's loss does not depend on the rest of the batch), ``"theorem1"`` (the paper's, corrected),
+        objective: ``"harmonic"`` (default; no two classes can merge unseen), ``"matching"`` (centroids choose among the
+            samples of the batch, too), ``"theorem1"`` (the paper's, corrected),
             ``"centroid"`` (ratio of means, separation from the centroids), ``"released"`` (the published script's), or a
             ``RatioOfMeans`` / ``PerSample`` / ``Matching`` around a function of your own.
         temperature: τ; 0.2 was the best of the authors' logged runs.
@@ -89,7 +89,7 @@ class NCMILoss(nn.Module):
         self,
         num_classes: int,
         num_features: int,
-        objective: str | Objective = "matching",
+        objective: str | Objective = "harmonic",
         *,
         temperature: float = 0.2,
         centroids: str | Centroids = "learned",
@@ -115,7 +115,7 @@ class NCMILoss(nn.Module):
         if isinstance(self.objective, RatioOfMeans) and reduction != "mean":
             raise ValueError(
                 f"NCMILoss: reduction={reduction!r} needs an objective with a number for each sample "
-                "('matching', 'harmonic' or 'released'); this one is a ratio of two means over the batch."
+                "('harmonic', 'matching' or 'released'); this one is a ratio of two means over the batch."
             )
         # Steps whose denominator was not positive and that took the batch's own Γ instead.
         self.register_buffer("fallback_steps", torch.zeros((), dtype=torch.long))
@@ -129,11 +129,6 @@ class NCMILoss(nn.Module):
         0.2
         """
         return cls(num_classes, num_features, **preset_arguments(name, num_classes, num_features, **overrides))
-
-    @property
-    def centroid_lr(self) -> float:
-        """The learning rate of ξ that suits the objective with SGD."""
-        return self.objective.centroid_lr
 
     def forward(self, features: Tensor, targets: Tensor) -> Tensor:
         """The loss of a batch: features (B, D), targets (B,) class indices or (B, C) soft labels."""

@@ -21,13 +21,11 @@ class RatioOfMeans:
     Args:
         function: ``(statistics, centroids) → Ratio``.
         start: how centroids start when the user names no start.
-        centroid_lr: ξ's learning rate with SGD when the user names none.
         takes_prior: whether ``function`` takes ``prior=`` (C,) and then counts all classes below the line.
     """
 
     function: Callable[..., Ratio]
     start: str = "orthogonal"
-    centroid_lr: float = 1.0
     takes_prior: bool = False
 
     @property
@@ -44,12 +42,10 @@ class PerSample:
         function: ``(points, centroids, targets) → (B,)``; points and centroids have ``probs`` and ``log_density``, targets
             are class indices (B,) or soft labels (B, C).
         start: how centroids start when the user names no start.
-        centroid_lr: ξ's learning rate with SGD when the user names none.
     """
 
     function: Callable[..., Tensor]
     start: str = "orthogonal"
-    centroid_lr: float = 1.0
 
     @property
     def name(self) -> str:
@@ -64,13 +60,10 @@ class Matching:
     Args:
         logits: ``(points, centroids) → (B, C)``, larger where a sample is nearer to a centroid.
         start: how centroids start when the user names no start.
-        centroid_lr: ξ's learning rate with SGD when the user names none; a faster one than that of the others was better in
-            objective-study, and the mean of two choices has half the gradient of each.
     """
 
     logits: Callable[..., Tensor]
     start: str = "orthogonal"
-    centroid_lr: float = 3.0
 
     @property
     def name(self) -> str:

@@ -89,9 +89,9 @@ def test_options_of_ncmi_reach_the_loss():
         simplex="softmax",
     )
     loss = criterion.loss
-    assert loss.objective.name == "matching(exponent=6)"
-    harmonic = create_criterion("ncmi", C, 8, objective="harmonic", exponent=6)
-    assert harmonic.loss.objective.name == "harmonic(exponent=6)"
+    assert loss.objective.name == "harmonic(exponent=6)"
+    matching = create_criterion("ncmi", C, 8, objective="matching", exponent=6)
+    assert matching.loss.objective.name == "matching(exponent=6)"
     assert (loss.temperature, loss.simplex, loss.center.momentum) == (0.3, "softmax", 0.5)
     assert type(loss.center).__name__ == "BatchCenter"
     assert criterion.decision == "tracked means"

@@ -39,7 +39,7 @@ class NCMICriterion(Criterion):
         super().__init__()
         self.loss = loss
         self.memory = _make_memory(loss, memory)
-        self.num_classes, self.num_features, self.own_lr = loss.num_classes, loss.num_features, loss.centroid_lr
+        self.num_classes, self.num_features = loss.num_classes, loss.num_features
         self.decision = {"learned": "learned q", "ema": "tracked means", "fixed": "fixed q"}[
             next(name for name, kind in CENTROIDS.items() if isinstance(loss.centroids, kind))
         ]
@@ -123,7 +123,7 @@ def make_ncmi(
     num_features: int,
     *,
     preset: str | None = None,
-    objective: str = "matching",
+    objective: str = "harmonic",
     exponent: float | None = None,
     temperature: float = 0.2,
     centroids: str = "learned",
@@ -140,8 +140,8 @@ def make_ncmi(
         num_classes: C.
         num_features: D.
         preset: ``"paper"`` or ``"released"``: published settings, in place of all that follow.
-        objective: ``matching``, ``harmonic``, ``theorem1``, ``centroid`` or ``released``.
-        exponent: k of ``matching`` or ``harmonic``; by default the loss's.
+        objective: ``harmonic``, ``matching``, ``theorem1``, ``centroid`` or ``released``.
+        exponent: k of ``harmonic`` or ``matching``; by default the loss's.
         temperature: τ.
         centroids: ``learned``, ``ema`` or ``fixed``.
         centroids_start: ``orthogonal``, ``axis``, ``uniform`` or ``class_means`` (a pass over the training set, for

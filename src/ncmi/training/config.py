@@ -98,7 +98,7 @@ class OptimizerConfig:
         nesterov: SGD's variant of momentum.
         weight_decay: of network and head.
         centroid_lr: largest rate of parameters that the loss holds beside a head, as NCMI's centroids. By default what the
-            loss wants from SGD (3 for NCMI, 1 for its other objectives than ``matching``), and 10 · lr for AdamW.
+            loss wants from SGD (1 for NCMI), and 10 · lr for AdamW.
         backbone_lr: factor on the network's rate, for fine-tuning; 0 freezes the network, its batch statistics included.
         clip_norm: largest norm of the gradient of network and head; by default any.
         micro_batch: send the batch through the network in parts of so many samples and recompute their activations in the

@@ -8,8 +8,6 @@ from ncmi.experiments.reproduce import objective_study
 from ncmi.experiments.reproduce.objective_search import SEARCHES
 from ncmi.experiments.reproduce.objective_study import ITEM, comparisons
 
-HARMONIC = "ncmi:objective=harmonic"
-
 
 def shares(part, factors):
     if part.startswith("search"):
@@ -38,14 +36,14 @@ def test_objectives_stand_beside_cross_entropy_as_far_as_they_have_run(tmp_path)
     def by_objective(part, factors):
         if factors["loss"] == "ncmi:objective=theorem1":
             return None
-        return (0.42, 0.47) if factors["loss"] == "ncmi:objective=harmonic" else shares(part, factors)
+        return (0.42, 0.47) if factors["loss"] == "ncmi:objective=matching" else shares(part, factors)
 
     item, place = fill(tmp_path, "objective-study", "small", by_objective, fitted=0.48)
     table = {line[0]: line[1:] for line in table_after(item.piece(place).markdown, "**The objectives.**")}
-    harmonic, centroid, released = (f"ncmi:objective={name}" for name in ("harmonic", "centroid", "released"))
-    assert list(table) == ["ncmi", harmonic, "ncmi, ξ's rate 1", centroid, released]
-    assert table[harmonic][2:5] == ["42.00 ± 0.00", "48.00 ± 0.00", "47.00 ± 0.00"]
-    assert [cell.split()[0] for cell in table[harmonic][5:]] == ["−3.00", "+3.00", "+2.00"]
+    names = ("matching", "centroid", "released", "matching, ξ's rate 3")
+    assert list(table) == ["ncmi", *(f"ncmi:objective={name}" for name in names)]
+    assert table["ncmi:objective=matching"][2:5] == ["42.00 ± 0.00", "48.00 ± 0.00", "47.00 ± 0.00"]
+    assert [cell.split()[0] for cell in table["ncmi:objective=matching"][5:]] == ["−3.00", "+3.00", "+2.00"]
 
 
 def test_a_set_without_the_default_is_left(tmp_path):
@@ -81,35 +79,33 @@ def set_validation(place, part, scores):
 def test_the_search_is_ranked_by_validation_alone_over_all_sets(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", shares)
     for part in SEARCHES:
-        equal = [HARMONIC, f"{HARMONIC}:exponent=4", "ncmi:objective=matching"]
-        set_validation(place, part, {f"{HARMONIC}:exponent=16": 0.8, **dict.fromkeys(equal, 0.7)})
-    set_validation(place, "search", {f"{HARMONIC}:exponent=16": 0.1})
+        set_validation(place, part, {"ncmi:exponent=16": 0.8, "ncmi": 0.7, "ncmi:exponent=4": 0.7})
+    set_validation(place, "search", {"ncmi:exponent=16": 0.1})
     table = table_after(item.piece(place).markdown, "**The search.**")
     ranks = {line[0]: line[1] for line in table}
-    # The three are second to fourth in four sets and first to third in the other.
-    assert ranks["harmonic"] == ranks["harmonic:exponent=4"] == ranks["matching"] == f"{(4 * 3 + 2) / 5:.1f}"
-    assert ranks["harmonic:exponent=16"] == f"{(4 * 1 + len(table)) / 5:.1f}"
+    # The default and exponent 4 are second and third in four sets and first and second in the fifth.
+    assert ranks["ncmi"] == ranks["ncmi:exponent=4"] == f"{(4 * 2.5 + 1.5) / 5:.1f}"
+    assert ranks["ncmi:exponent=16"] == f"{(4 * 1 + len(table)) / 5:.1f}"
     assert [line[1] for line in table] == sorted(ranks.values(), key=float)
-    (line,) = (line for line in table if line[0] == "harmonic:exponent=16")
+    (line,) = (line for line in table if line[0] == "ncmi:exponent=16")
     assert line[2:4] == ["10.00 ± 0.00", "80.00 ± 0.00"]
 
 
 def test_finalists_are_compared_by_validation_where_both_have_run(tmp_path):
-    def without_harmonic_on_digits(part, factors):
-        return None if part == "digits" and "harmonic" in factors["loss"] else shares(part, factors)
+    def without_matching_on_digits(part, factors):
+        return None if part == "digits" and "matching" in factors["loss"] else shares(part, factors)
 
-    item, place = fill(tmp_path, "objective-study", "small", without_harmonic_on_digits)
-    # The objective of bags is harmonic, that of images matching.
+    item, place = fill(tmp_path, "objective-study", "small", without_matching_on_digits)
     set_validation(place, "tcga-lung", {"ncmi": 0.6, "ncmi:objective=matching": 0.7})
-    set_validation(place, "cifar100", {"ncmi": 0.5, HARMONIC: 0.4})
-    set_validation(place, "fashion-mnist", {"ncmi": 0.4, HARMONIC: 0.5})
+    set_validation(place, "cifar100", {"ncmi": 0.5, "ncmi:objective=matching": 0.4})
+    set_validation(place, "fashion-mnist", {"ncmi": 0.5, "ncmi:objective=matching": 0.4})
     text = item.piece(place).markdown
     table = {line[0]: line[1:] for line in table_after(text, "**The finalists.**")}
-    assert table["TCGA lung bags, ten splits"][:4] == ["10", "70.00 ± 0.00", "60.00 ± 0.00", "+10.00 [+10.00, +10.00]"]
+    assert table["TCGA lung bags, ten splits"][:4] == ["10", "60.00 ± 0.00", "70.00 ± 0.00", "+10.00 [+10.00, +10.00]"]
     assert "digits, MLP" not in table
-    assert table["Fashion-MNIST, 10,000 images, MLP"][3] == "−10.00 [−10.00, −10.00]"
-    # The first where both are equal, as on breast.
-    assert f"Ahead: `matching` on {len(table) - 1}, `harmonic` on 1 of {len(table)}." in text
+    assert (
+        "Ahead: ncmi on 3, ncmi:objective=matching on 1 of 4." in text
+    )  # the first where both are equal, as on breast
 
 
 def test_a_setting_that_lacks_a_set_is_not_ranked(tmp_path):
@@ -118,8 +114,8 @@ def test_a_setting_that_lacks_a_set_is_not_ranked(tmp_path):
 
     item, place = fill(tmp_path, "objective-study", "small", without_softmax_on_digits)
     names = [line[0] for line in table_after(item.piece(place).markdown, "**The search.**")]
-    assert "harmonic" in names
-    assert "harmonic:simplex=softmax" not in names
+    assert "ncmi" in names
+    assert "ncmi:simplex=softmax" not in names
 
 
 def test_rates_of_centroids_stand_beside_the_rule(tmp_path):

@@ -141,9 +141,7 @@ def test_the_ablation_says_what_leaving_out_costs(tmp_path):
 
 def test_the_figure_of_batch_sizes(tmp_path):
     def shares(part, factors):
-        return (
-            None if part == "batch-1024" else (0.5 if factors["loss"].startswith("ncmi") else 0.3, int(part[6:]) / 1000)
-        )
+        return None if part == "batch-1024" else ({"ncmi": 0.5}.get(factors["loss"], 0.3), int(part[6:]) / 1000)
 
     item, place = fill(tmp_path, "figure-batch-size", "small", shares)
     with style():

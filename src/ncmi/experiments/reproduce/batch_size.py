@@ -22,17 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (16, 32, 64, 128, 256, 1024)
-_NCMI = "ncmi:objective=harmonic"
-_LOSSES = ["ce", "supcon", _NCMI]
+_LOSSES = ["ce", "supcon", "ncmi"]
 _LARGEST_RATE = 1.0
 # A line of the picture: title, loss, decision.
 _LINES = (
     ("CE", "ce", "own"),
     ("CE, LP", "ce", PROBE),
     ("SupCon, LP", "supcon", PROBE),
-    ("NCMI-CC", _NCMI, "own"),
-    ("NCMI-CC (fitted)", _NCMI, FITTED),
-    ("NCMI-LP", _NCMI, PROBE),
+    ("NCMI-CC", "ncmi", "own"),
+    ("NCMI-CC (fitted)", "ncmi", FITTED),
+    ("NCMI-LP", "ncmi", PROBE),
 )
 _MARKERS = ("o", "s", "^", "v", "D", "P")
 _DASHES = {"own": "-", FITTED: ":", PROBE: "--"}
@@ -77,8 +76,8 @@ def piece(place: Place) -> Piece:
         paragraphs(
             "![Accuracy over the batch size](batch-size.svg)",
             markdown_table(header, body),
-            "Top-1 in % on the test set at the last epoch, by batch size. NCMI is the objective `harmonic`. The rate is in "
-            f"proportion to the batch size, at most {_LARGEST_RATE:g}: {rates}. No rate was chosen on validation.",
+            "Top-1 in % on the test set at the last epoch, by batch size. The rate is in proportion to the batch size, at "
+            f"most {_LARGEST_RATE:g}: {rates}. No rate was chosen on validation.",
             _beside_the_paper(place.scale),
             points(STANDS, _standings(list(parts.values()))),
             points("What small batches cost:", _losses_over_sizes(list(parts.values()), shown)),
@@ -95,8 +94,8 @@ def _share(part: Part, line: tuple[str, str, str]) -> float | None:
 def _standings(parts: list[Part]) -> list[str]:
     """At which batch sizes NCMI is ahead of the others, level with them and behind them."""
     found = []
-    for line in (line for line in _LINES if line[1] == _NCMI):
-        rivals = [other for other in _LINES if other[1] != _NCMI and (other[2] == "own") == (line[2] == "own")]
+    for line in (line for line in _LINES if line[1] == "ncmi"):
+        rivals = [other for other in _LINES if other[1] != "ncmi" and (other[2] == "own") == (line[2] == "own")]
         places: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
         for part in parts:
             verdict = judge(_share(part, line), {other[0]: _share(part, other) for other in rivals}, part.samples)

@@ -23,10 +23,10 @@ NAME, PART = "merged-classes", "objectives"
 TITLES = {
     "ncmi:objective=theorem1": "theorem1",
     "ncmi:objective=centroid": "centroid",
-    "ncmi:objective=harmonic": "harmonic",
+    "ncmi": "harmonic",
     "ce": "cross-entropy",
 }
-_RATIOS, _REFERENCE = ("ncmi:objective=theorem1", "ncmi:objective=centroid"), "ncmi:objective=harmonic"
+_RATIOS, _REFERENCE = ("ncmi:objective=theorem1", "ncmi:objective=centroid"), "ncmi"
 _LOGGED = (
     "validation_ncmi",
     "validation_cmi",
