@@ -135,18 +135,27 @@ def test_rates_of_centroids_in_a_longer_training_stand_beside_the_rule(tmp_path)
 
 def test_batch_sizes_stand_in_order_with_the_distance_of_their_ends(tmp_path):
     def by_size(part, factors):
-        grows = {"batch-16": 0.01, "batch-1024": 0.03}.get(part, 0.02)
+        grows = {"batch-16": 0.01, "batch-1024": 0.03, "batch-1024-steps": 0.05}.get(part, 0.02)
         return tuple(share + grows for share in shares(part, factors))
 
     item, place = fill(tmp_path, "objective-study", "small", by_size)
     text = item.piece(place).markdown
     table = table_after(text, "**Batch sizes.**")
-    assert [line[0] for line in table] == ["16", "64", "128", "256", "1024"]
-    assert table[0][3:] == ["41.00 ± 0.00", "46.00 ± 0.00", "45.00 ± 0.00", "51.00 ± 0.00"]
+    assert [line[0] for line in table] == ["16", "64", "128", "256", "1024", "1024"]
+    assert [line[1] for line in table] == ["15"] * 5 + ["130"]
+    assert table[0][4:] == ["41.00 ± 0.00", "46.00 ± 0.00", "45.00 ± 0.00", "51.00 ± 0.00"]
     assert (
         "moves by 2.00 points, between batches of 16 and 1024; the largest standard deviation over seeds is 0.00"
         in text
     )
+
+
+def test_as_many_steps_in_large_batches_as_in_small_ones():
+    runs = comparisons("small")
+    many, few = runs["batch-1024-steps"].base, runs["fashion-mnist"].base
+    size = few.data.train_size
+    assert size is not None
+    assert size // many.batch_size * many.epochs == size // few.batch_size * few.epochs
 
 
 def test_one_batch_size_is_no_comparison(tmp_path):

@@ -6,6 +6,7 @@ from statistics import fmean
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.objective_batches import BATCHES, batch_comparisons, batch_paragraphs
 from ncmi.experiments.reproduce.objective_search import OBJECTIVES, SEARCHES, search_comparisons, search_paragraphs
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
 from ncmi.experiments.rows import validation_score
@@ -47,18 +48,12 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
 }
 # The other finalist with a faster ξ, at the rate of the network that all losses have chosen; one seed.
 _FASTER_XI = "matching-faster-xi"
-# Fashion-MNIST again, in smaller and larger batches: so many epochs are still enough steps at the largest.
-_BATCHES = {f"batch-{size}": size for size in (16, 64, 256, 1024)}
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
     """The trainings; the study has one scale beside the trial."""
     if scale == "smoke":
         return {"digits": Comparison("digits", _PAIR, 2, [0.1], ["scale=smoke", "epochs=1", "data.train_size=256"])}
-    batches = {
-        name: Comparison("fashion-mnist/small", _PAIR, 3, overrides=[f"batch_size={size}"])
-        for name, size in _BATCHES.items()
-    }
     # Ratios are so far behind that one seed and the rate of the others say it.
     ratios = {"ratios": Comparison("cifar100/medium", _RATIOS, 1, [0.3])}
     faster = {
@@ -67,7 +62,7 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         )
     }
     sets = {name: make() for name, (_, make) in _SETS.items()}
-    return {**sets, **faster, **ratios, **batches, **search_comparisons()}
+    return {**sets, **faster, **ratios, **batch_comparisons(_PAIR), **search_comparisons()}
 
 
 def needs(scale: Scale) -> list[str]:
@@ -95,7 +90,7 @@ def piece(place: Place) -> Piece:
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_objectives(parts["cifar100"], {"": parts["ratios"], ", ξ's rate 3": parts[_FASTER_XI]}),
             *_finalists(parts),
-            *_batches(parts),
+            *batch_paragraphs(parts),
             *search_paragraphs(parts, place),
             what_was_run(part for part in parts.values() if part.rows),
         ),
@@ -197,39 +192,14 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
     return [f"wholly {side} zero: {'; '.join(found) or 'none'}." for side, found in lines.items()]
 
 
-def _batches(parts: Mapping[str, Part]) -> list[str]:
-    """Both losses by batch size, and how far the default's own decision moves; nothing before it has two sizes."""
-    run = {size: parts[name] for name, size in _BATCHES.items()}
-    run[parts["fashion-mnist"].comparison.base.batch_size] = parts["fashion-mnist"]
-    header = ["batch size", "n", "ncmi, rate", "ce, head", "ce, probe", "ncmi, own", "ncmi, probe"]
-    body, own = [], {}
-    for size, part in sorted(run.items()):
-        plan = next(plan for plan in part.plans if plan.factors["loss"] == "ncmi")
-        cells = [part.cell(decision, "top1", loss=loss) for loss in ("ce", "ncmi") for decision in ("own", PROBE)]
-        found = part.spread("own", "top1", loss="ncmi")
-        if found is not None:
-            own[size] = found
-            body.append([str(size), str(found.n), f"{plan.chosen:g}", *cells])
-    if len(own) < 2:
-        return []
-    low, high = (choose(own, key=lambda size: own[size].mean) for choose in (min, max))
-    noise = max(found.deviation or 0.0 for found in own.values())
-    return [
-        "**Batch sizes.** Fashion-MNIST, equal epochs, each loss at its own best rate; test set, top-1 in %.",
-        markdown_table(header, body),
-        f"The default's own decision moves by {100 * (own[high].mean - own[low].mean):.2f} points, between batches of {low} "
-        f"and {high}; the largest standard deviation over seeds is {100 * noise:.2f}.",
-    ]
-
-
 def _has_default(part: Part) -> bool:
     """Whether the default has run at every rate that its own is chosen from."""
     return any(plan.runs for plan in part.plans if plan.factors["loss"] == "ncmi")
 
 
 def _title(name: str) -> str:
-    if name in _BATCHES:
-        return f"batches of {_BATCHES[name]}"
+    if name in BATCHES:
+        return BATCHES[name].title
     if name in SEARCHES:
         return f"the search, {SEARCHES[name][0]}"
     if name == "ratios":
