@@ -67,6 +67,30 @@ def paired_difference(
     return t_interval([values[seed] - reference[seed] for seed in shared], confidence)
 
 
+def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """For each name the mean of its ranks on the sets that it has scores on: 1 is the best, equal scores share their ranks.
+
+    Args:
+        scores: by name, then by set; more is better.
+
+    >>> mean_ranks({"a": {"x": 0.9, "y": 0.5}, "b": {"x": 0.8, "y": 0.5}, "c": {"x": 0.7}})
+    {'a': 1.25, 'b': 1.75, 'c': 3.0}
+    """
+    by_set: dict[str, list[float]] = {}
+    for found in scores.values():
+        for name, score in found.items():
+            by_set.setdefault(name, []).append(score)
+    return {
+        name: math.fsum(_rank(score, by_set[key]) for key, score in found.items()) / len(found)
+        for name, found in scores.items()
+        if found
+    }
+
+
+def _rank(score: float, scores: Sequence[float]) -> float:
+    return sum(other > score for other in scores) + (1 + scores.count(score)) / 2
+
+
 def _t_quantile(probability: float, degrees: int) -> float:
     try:
         from scipy.stats import t

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import fmean
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Place
 from ncmi.experiments.reproduce.parts import PROBE, Part
 from ncmi.experiments.rows import Row, validation_score
-from ncmi.experiments.statistics import Spread, spread
+from ncmi.experiments.statistics import Spread, mean_ranks, spread
 from ncmi.experiments.table import markdown_table, percent
 
 OBJECTIVES = [f"ncmi:objective={name}" for name in ("matching", "theorem1", "centroid", "released")]
@@ -76,7 +75,7 @@ def _ranking(parts: Mapping[str, Part]) -> list[str]:
     everywhere = [loss for loss in _SEARCHED["loss"] if all(loss in found for found in scores.values())]
     if not everywhere:
         return []
-    ranks = {loss: fmean(_rank(loss, everywhere, found) for found in scores.values()) for loss in everywhere}
+    ranks = mean_ranks({loss: {title: found[loss].mean for title, found in scores.items()} for loss in everywhere})
     body = [
         [loss, f"{ranks[loss]:.1f}", *(percent(found[loss], found[loss].n) for found in scores.values())]
         for loss in sorted(everywhere, key=lambda loss: ranks[loss])
@@ -88,14 +87,6 @@ def _ranking(parts: Mapping[str, Part]) -> list[str]:
         "a rank.",
         markdown_table(["setting", "mean rank", *scores], body),
     ]
-
-
-def _rank(name: str, names: Sequence[str], scores: Mapping[str, Spread]) -> float:
-    """1 for the best; equal scores share the mean of their ranks."""
-    own = scores[name].mean
-    better = sum(scores[other].mean > own for other in names)
-    equal = sum(scores[other].mean == own for other in names)
-    return better + (1 + equal) / 2
 
 
 def _centroid_rates(parts: Mapping[str, Part]) -> list[str]:

@@ -6,6 +6,7 @@ from statistics import fmean
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.objective_baselines import BASELINES, baseline_comparisons, baseline_paragraphs
 from ncmi.experiments.reproduce.objective_batches import BATCHES, batch_comparisons, batch_paragraphs
 from ncmi.experiments.reproduce.objective_search import OBJECTIVES, SEARCHES, search_comparisons, search_paragraphs
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
@@ -62,7 +63,14 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         )
     }
     sets = {name: make() for name, (_, make) in _SETS.items()}
-    return {**sets, **faster, **ratios, **batch_comparisons(_PAIR), **search_comparisons()}
+    return {
+        **sets,
+        **faster,
+        **ratios,
+        **baseline_comparisons(),
+        **batch_comparisons(_PAIR),
+        **search_comparisons(),
+    }
 
 
 def needs(scale: Scale) -> list[str]:
@@ -90,6 +98,7 @@ def piece(place: Place) -> Piece:
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_objectives(parts["cifar100"], {"": parts["ratios"], ", ξ's rate 3": parts[_FASTER_XI]}),
             *_finalists(parts),
+            *baseline_paragraphs(parts),
             *batch_paragraphs(parts),
             *search_paragraphs(parts, place),
             what_was_run(part for part in parts.values() if part.rows),
@@ -200,6 +209,8 @@ def _has_default(part: Part) -> bool:
 def _title(name: str) -> str:
     if name in BATCHES:
         return BATCHES[name].title
+    if name in BASELINES:
+        return f"every baseline, {BASELINES[name].title}"
     if name in SEARCHES:
         return f"the search, {SEARCHES[name][0]}"
     if name == "ratios":
