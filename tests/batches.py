@@ -6,7 +6,7 @@ Shapes: B samples, C classes, D feature width.
 import torch
 from hypothesis import strategies as st
 
-OBJECTIVES = ("theorem1", "centroid", "released", "harmonic", "matching")
+OBJECTIVES = ("theorem1", "centroid", "released", "harmonic", "rivals")
 
 # Everything a property needs to draw a batch; sizes stay small because the oracle visits every pair.
 SEEDS = st.integers(0, 2**20)

@@ -158,8 +158,9 @@ def harmonic(p, mass, q, exponent):
     return torch.stack(losses)
 
 
-def matching(p, mass, q, exponent, labels):
-    """Per sample ½ Σ_y t_y [ln(1 + Σ_{v≠y} (D_xy/D_xv)^k) + ln(1 + (C−1) mean_{x' not of y} (D_xy/D_x'y)^k)].
+def rivals(p, mass, q, exponent, labels):
+    """Per sample ⅓ Σ_y t_y [ln(1 + Σ_{v≠y} (D_xy/D_xv)^k) + ln(1 + (C−1) mean_{x' not of y} (D_xy/D_x'y)^k)
+    + ln(1 + (C−1) mean_{x' of other classes} (D_xy/D(p_x‖p_x'))^k)].
 
     ``labels`` are the shares of the classes in each sample without any weight: one that does not count has none.
     """
@@ -167,13 +168,18 @@ def matching(p, mass, q, exponent, labels):
     losses = []
     for x, row in enumerate(mass):
         loss = torch.zeros((), dtype=torch.float64)
+        counted = [(share, p[z], z) for z, share in enumerate(labels) if share.sum() > 0]
+        apart = [(1 - float(labels[x] @ share), kl(p[x], other)) for share, other, z in counted if z != x]
         for y in range(len(q)):
-            others = [(1 - share[y], p[z]) for z, share in enumerate(labels) if share.sum() > 0]
-            count = sum(part for part, _ in others)
-            ratios = sum(part * (kl(p[x], q[y]) / kl(other, q[y])) ** exponent for part, other in others if part > 0)
-            loss = loss + (row[y] * torch.log(1 + (len(q) - 1) * ratios / count) if count > 0 else 0)
+            choosing = [(1 - float(share[y]), kl(other, q[y])) for share, other, _ in counted]
+            for rivals in (choosing, apart):
+                rivals = [(part, divergence) for part, divergence in rivals if part > 1e-12]
+                ratios = sum(part * (kl(p[x], q[y]) / divergence) ** exponent for part, divergence in rivals)
+                if rivals:
+                    mean = ratios / sum(part for part, _ in rivals)
+                    loss = loss + row[y] * torch.log(1 + (len(q) - 1) * mean)
         losses.append(loss)
-    return (own + torch.stack(losses)) / 2
+    return (own + torch.stack(losses)) / 3
 
 
 def loss(
@@ -208,7 +214,7 @@ def loss(
         losses = harmonic(p, mass, q, exponent)
     else:
         labels, _ = label_mass(targets, num_classes, None, None, ignore_index)
-        losses = matching(p, mass, q, exponent, labels)
+        losses = rivals(p, mass, q, exponent, labels)
     return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / size}[reduction]
 
 

@@ -82,7 +82,7 @@ def test_ema_centroids_equal_a_loop_of_decayed_counted_means():
     torch.testing.assert_close(point.log_density, (D * torch.stack(means)).log(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("objective", ["theorem1", "centroid", "released", "harmonic", "matching"])
+@pytest.mark.parametrize("objective", ["theorem1", "centroid", "released", "harmonic", "rivals"])
 def test_loss_moves_ema_centroids_in_training_only(objective):
     loss = NCMILoss(C, D, objective, centroids="ema", center="none").double()
     start = loss.centroids().probs.clone()

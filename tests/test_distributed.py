@@ -51,11 +51,11 @@ CASES = {
     "centroid": Case("centroid"),
     "released": Case("released"),
     "harmonic": Case("harmonic"),
-    "matching": Case("matching"),
+    "rivals": Case("rivals"),
     "theorem1 soft": Case("theorem1", soft=True),
-    "matching soft": Case("matching", soft=True),
-    "matching weighted": Case("matching", {"weight": torch.tensor([0.5, 2.0, 1.0, 1.5])}),
-    "matching ignored": Case("matching", ignored=True),
+    "rivals soft": Case("rivals", soft=True),
+    "rivals weighted": Case("rivals", {"weight": torch.tensor([0.5, 2.0, 1.0, 1.5])}),
+    "rivals ignored": Case("rivals", ignored=True),
     "harmonic soft": Case("harmonic", soft=True),
     "theorem1 uniform": Case("theorem1", {"prior": "uniform"}),
     "centroid uniform": Case("centroid", {"prior": "uniform"}),
@@ -81,7 +81,7 @@ INSIDE = (
     "centroid",
     "released",
     "harmonic",
-    "matching",
+    "rivals",
     "theorem1 soft",
     "theorem1 compact",
     "harmonic tracked",
@@ -190,7 +190,7 @@ def worker(rank, folder):
             for inside in (True, False) if name in INSIDE else (False,):
                 results[name, inside] = run_case(case, rank, shards, inside)
         # A rank whose shard is empty.
-        results["empty shard"] = run_case(CASES["matching"], rank, (16,) + (0,) * (size - 1), False)
+        results["empty shard"] = run_case(CASES["rivals"], rank, (16,) + (0,) * (size - 1), False)
         torch.save(results, os.path.join(folder, f"{size}ranks{rank}.pt"))
         dist.destroy_process_group()
 
@@ -245,7 +245,7 @@ def test_the_cases_are_not_trivial(alone):
 
 def test_an_empty_shard_is_a_shard(ranks, alone):
     for rank in ranks:
-        torch.testing.assert_close(rank["empty shard"][-1], alone["matching"][-1], **TOLERANCE)
+        torch.testing.assert_close(rank["empty shard"][-1], alone["rivals"][-1], **TOLERANCE)
 
 
 def test_sums_and_their_gradient(ranks):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ncmi.heads import CentroidClassifier, LinearProbe
     from ncmi.loss import NCMILoss
     from ncmi.metric import NCMIMetric
-    from ncmi.objective import Matching, PerSample, RatioOfMeans, harmonic, matching
+    from ncmi.objective import PerSample, RatioOfMeans, WithRivals, harmonic, rivals
     from ncmi.optim import parameter_groups
     from ncmi.presets import PRESETS
     from ncmi.sklearn import NCMIClassifier as NCMIClassifier
@@ -22,16 +22,16 @@ _HOMES = {
     "PRESETS": "presets",
     "CentroidClassifier": "heads",
     "LinearProbe": "heads",
-    "Matching": "objective",
     "NCMIClassifier": "sklearn",
     "NCMILoss": "loss",
     "NCMIMetric": "metric",
     "PerSample": "objective",
     "RatioOfMeans": "objective",
+    "WithRivals": "objective",
     "functional": "",
     "harmonic": "objective",
-    "matching": "objective",
     "parameter_groups": "optim",
+    "rivals": "objective",
 }
 
 # Without NCMIClassifier: ``from ncmi import *`` shall not need scikit-learn.
@@ -39,15 +39,15 @@ __all__ = [
     "PRESETS",
     "CentroidClassifier",
     "LinearProbe",
-    "Matching",
     "NCMILoss",
     "NCMIMetric",
     "PerSample",
     "RatioOfMeans",
+    "WithRivals",
     "functional",
     "harmonic",
-    "matching",
     "parameter_groups",
+    "rivals",
 ]
 
 

@@ -10,6 +10,7 @@ the shards' sizes.
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -50,20 +51,33 @@ def equal_gradient(tensor: Tensor) -> Tensor:
 
 
 def gather_labels(targets: Tensor) -> tuple[Tensor, slice]:
-    """The labels (B,) of all ranks in rank order, and where this rank's own stand among them."""
+    """The labels (B,), or soft labels (B, C), of all ranks in rank order, and where this rank's own stand among them."""
     ranks = world_size()
     if ranks == 1:
         return targets, slice(0, len(targets))
     sizes = [torch.zeros(1, dtype=torch.long, device=targets.device) for _ in range(ranks)]
     dist.all_gather(sizes, torch.tensor([len(targets)], device=targets.device))
     lengths = [int(size) for size in sizes]
-    padded = targets.new_zeros(max(lengths))
+    padded = targets.new_zeros(max(lengths), *targets.shape[1:])
     padded[: len(targets)] = targets
     gathered = [torch.empty_like(padded) for _ in range(ranks)]
     dist.all_gather(gathered, padded)
     start = sum(lengths[: dist.get_rank()])
     everyone = torch.cat([part[:length] for part, length in zip(gathered, lengths, strict=True)])
     return everyone, slice(start, start + len(targets))
+
+
+def gather_rows(rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, slice]:
+    """The rows (N, K) and labels of all ranks, and where this rank's own stand; with a gradient for every rank's rows.
+
+    Each rank adds its rows to zeros at a place of its own, so the sum over ranks is the gathering, and the sum's gradient
+    is the gathering's.
+    """
+    if world_size() == 1:
+        return rows, targets, slice(0, len(targets))
+    everyone, own = gather_labels(targets)
+    placed = F.pad(rows, (0, 0, own.start, len(everyone) - own.stop))
+    return sum_over_ranks(placed)[0], everyone, own
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 Shapes: B samples, C classes, D feature width.
 """
 
+import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,10 +16,11 @@ from ncmi.buffers import keep_precision
 from ncmi.center import EMACenter, NoCenter, make_center
 from ncmi.centroids import CENTROIDS, Centroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
-from ncmi.distributed import broadcast_state, gather_labels, max_over_ranks, sum_over_ranks, world_size
+from ncmi.distributed import broadcast_state, gather_labels, gather_rows, max_over_ranks, sum_over_ranks, world_size
 from ncmi.functional import (
     ClassStatistics,
     FeaturePoints,
+    LogDensity,
     NCMITerms,
     Ratio,
     SimplexPoint,
@@ -26,15 +28,18 @@ from ncmi.functional import (
     compact_labels,
     feature_point,
     gamma,
-    matching,
     ncmi,
     rival_level,
-    rivals,
+    rival_losses,
+    rivals_of_classes,
+    rivals_of_samples,
 )
 from ncmi.functional.simplex import Simplex
-from ncmi.objective import Matching, Objective, PerSample, RatioOfMeans, make_objective
+from ncmi.objective import Objective, PerSample, RatioOfMeans, WithRivals, make_objective
 from ncmi.presets import preset_arguments
 from ncmi.weighting import WeightedTargets, Weighting
+
+_BLOCK = 256  # rivals that a sample can have: enough to know the close ones by, and the cost stays linear in the batch
 
 
 class NoSeparation(ValueError):
@@ -60,10 +65,10 @@ class NCMILoss(nn.Module):
     Args:
         num_classes: C.
         num_features: D.
-        objective: ``"harmonic"`` (default; no two classes can merge unseen), ``"matching"`` (centroids choose among the
-            samples of the batch, too), ``"theorem1"`` (the paper's, corrected),
+        objective: ``"rivals"`` (default; no two classes can merge unseen), ``"harmonic"`` (its first third, in which a
+            sample's loss does not depend on the rest of the batch), ``"theorem1"`` (the paper's, corrected),
             ``"centroid"`` (ratio of means, separation from the centroids), ``"released"`` (the published script's), or a
-            ``RatioOfMeans`` / ``PerSample`` / ``Matching`` around a function of your own.
+            ``RatioOfMeans`` / ``PerSample`` / ``WithRivals`` around a function of your own.
         temperature: τ; 0.2 was the best of the authors' logged runs.
         centroids: ``"learned"`` (SGD on ξ, Algorithm 1), ``"ema"`` (tracked class means), ``"fixed"``, or a module of
             ``ncmi.centroids`` with settings of its own.
@@ -89,7 +94,7 @@ class NCMILoss(nn.Module):
         self,
         num_classes: int,
         num_features: int,
-        objective: str | Objective = "harmonic",
+        objective: str | Objective = "rivals",
         *,
         temperature: float = 0.2,
         centroids: str | Centroids = "learned",
@@ -115,7 +120,7 @@ class NCMILoss(nn.Module):
         if isinstance(self.objective, RatioOfMeans) and reduction != "mean":
             raise ValueError(
                 f"NCMILoss: reduction={reduction!r} needs an objective with a number for each sample "
-                "('harmonic', 'matching' or 'released'); this one is a ratio of two means over the batch."
+                "('rivals', 'harmonic' or 'released'); this one is a ratio of two means over the batch."
             )
         # Steps whose denominator was not positive and that took the batch's own Γ instead.
         self.register_buffer("fallback_steps", torch.zeros((), dtype=torch.long))
@@ -191,7 +196,7 @@ class NCMILoss(nn.Module):
         return features[keep], targets[keep]
 
     def _losses(
-        self, objective: PerSample | Matching, points: FeaturePoints, labels: WeightedTargets, targets: Tensor
+        self, objective: PerSample | WithRivals, points: FeaturePoints, labels: WeightedTargets, targets: Tensor
     ) -> Tensor:
         """A number for each sample (B,)."""
         dtype = points.features.dtype
@@ -200,12 +205,35 @@ class NCMILoss(nn.Module):
             return objective.function(points, centroids, labels.targets)
         logits = objective.logits(points, centroids)
         # Rivals count alike, whatever the weight of their class.
-        found = rivals(logits, targets.to(dtype) if targets.is_floating_point() else labels.targets, labels.valid)
+        classes = targets.to(dtype) if targets.is_floating_point() else labels.targets
+        found = rivals_of_classes(logits, classes, labels.valid)
         peak = max_over_ranks(found.peak) if self.training else found.peak
         total, count = found.total(peak), found.count
         if self.training:
             total, count = sum_over_ranks(total, count)
-        return matching(logits, labels.targets, rival_level(total, count, peak))
+        class_level = rival_level(total, count, peak, self.num_classes)
+        return rival_losses(logits, labels.targets, class_level, self._sample_level(objective, points, classes, labels))
+
+    def _sample_level(
+        self, objective: WithRivals, points: FeaturePoints, classes: Tensor, labels: WeightedTargets
+    ) -> Tensor:
+        """The level (B,) of each sample's rivals: those of other classes in its block of the global batch."""
+        point = SimplexPoint(points.probs, points.log_density)
+        if labels.valid is not None:
+            classes = torch.where(labels.valid, classes, -1)
+        everyone, theirs, own = point.log_density, classes, slice(0, len(classes))
+        if self.training:
+            everyone, theirs, own = gather_rows(everyone, classes)
+        levels = []
+        for block in _blocks(len(everyone)):
+            start, stop = max(block.start, own.start), min(block.stop, own.stop)
+            if start < stop:
+                rows = slice(start - own.start, stop - own.start)
+                logits = objective.logits(SimplexPoint(*(part[rows] for part in point)), LogDensity(everyone[block]))
+                place = slice(start - block.start, stop - block.start)
+                found = rivals_of_samples(logits, classes[rows], theirs[block], place)
+                levels.append(rival_level(found.total(found.peak), found.count, found.peak, self.num_classes))
+        return torch.cat(levels) if levels else everyone.new_zeros(0)
 
     def _mean_over_samples(self, losses: Tensor, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         if labels.weight is not None:
@@ -338,6 +366,13 @@ def full_precision(features: Tensor) -> AbstractContextManager:
     """A context without autocast."""
     kind = features.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+
+def _blocks(size: int) -> list[slice]:
+    """Parts of a batch, as equal as they can be and of at most ``_BLOCK`` samples: each finds its rivals in its own."""
+    number = -(-size // _BLOCK)
+    edges = [size * index // number for index in range(number + 1)] if size else []
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
 
 
 def _at_least_float32(features: Tensor) -> Tensor:

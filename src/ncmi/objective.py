@@ -54,11 +54,12 @@ class PerSample:
 
 
 @dataclass(frozen=True)
-class Matching:
-    """Samples choose among centroids and centroids among the samples of the (global) batch: :func:`ncmi.functional.matching`.
+class WithRivals:
+    """Samples against rival centroids and rival samples of the (global) batch: :func:`ncmi.functional.rival_losses`.
 
     Args:
-        logits: ``(points, centroids) → (B, C)``, larger where a sample is nearer to a centroid.
+        logits: ``(points, centroids) → (B, C)``, larger where a sample is nearer to a centroid; other samples come in the
+            centroids' place, too.
         start: how centroids start when the user names no start.
     """
 
@@ -68,10 +69,10 @@ class Matching:
     @property
     def name(self) -> str:
         """What ``print(loss)`` calls it."""
-        return _name(self.logits).replace("harmonic_logits", "matching")
+        return _name(self.logits).replace("harmonic_logits", "rivals")
 
 
-Objective = RatioOfMeans | PerSample | Matching
+Objective = RatioOfMeans | PerSample | WithRivals
 
 
 def _name(function: Callable) -> str:
@@ -86,9 +87,9 @@ def harmonic(exponent: float = EXPONENT) -> PerSample:
     return PerSample(partial(functional.harmonic, exponent=_check_exponent("harmonic", exponent)))
 
 
-def matching(exponent: float = EXPONENT) -> Matching:
-    """The ``matching`` objective with an exponent of your own: ``NCMILoss(..., objective=matching(6))``."""
-    return Matching(partial(functional.harmonic_logits, exponent=_check_exponent("matching", exponent)))
+def rivals(exponent: float = EXPONENT) -> WithRivals:
+    """The ``rivals`` objective with an exponent of your own: ``NCMILoss(..., objective=rivals(6))``."""
+    return WithRivals(partial(functional.harmonic_logits, exponent=_check_exponent("rivals", exponent)))
 
 
 def _check_exponent(owner: str, exponent: float) -> float:
@@ -103,7 +104,7 @@ OBJECTIVES: dict[str, Objective] = {
     "centroid": RatioOfMeans(functional.centroid, takes_prior=True),
     "released": PerSample(functional.released),
     "harmonic": harmonic(),
-    "matching": matching(),
+    "rivals": rivals(),
 }
 
 
@@ -111,9 +112,9 @@ def make_objective(objective: str | Objective) -> Objective:
     """The objective that a name stands for; an objective as it is."""
     if isinstance(objective, str):
         return OBJECTIVES[choose("NCMILoss", "objective", objective, OBJECTIVES)]
-    if not isinstance(objective, RatioOfMeans | PerSample | Matching):
+    if not isinstance(objective, RatioOfMeans | PerSample | WithRivals):
         raise TypeError(
             f"NCMILoss: objective must be one of {', '.join(map(repr, OBJECTIVES))}, or a function wrapped in PerSample(...), "
-            f"Matching(...) or RatioOfMeans(...); got {objective!r}."
+            f"WithRivals(...) or RatioOfMeans(...); got {objective!r}."
         )
     return objective

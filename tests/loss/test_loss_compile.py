@@ -55,7 +55,7 @@ def test_compiled_equals_eager(objective):
         ("theorem1", 40, torch.tensor([3, 39, 3, 0, 17, 39]), {}),  # more classes than samples
         ("centroid", 4, torch.softmax(normal(B, 4), dim=1).float(), {"centroids": "ema", "center": "batch"}),
         ("harmonic", 4, torch.tensor([0, 1, -100, 3, 2, -100]), {"weight": torch.tensor([1.0, 2.0, 0.5, 1.0])}),
-        ("matching", 4, torch.tensor([0, 1, -100, 3, 2, -100]), {"weight": torch.tensor([1.0, 2.0, 0.5, 1.0])}),
+        ("rivals", 4, torch.tensor([0, 1, -100, 3, 2, -100]), {"weight": torch.tensor([1.0, 2.0, 0.5, 1.0])}),
         ("released", 4, hard_labels(B, 4), {"prior": "uniform", "centroids": "fixed", "simplex": "softmax"}),
     ],
     ids=["compact", "soft", "ignored", "rivals", "prior"],

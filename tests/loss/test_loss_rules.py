@@ -110,7 +110,7 @@ def test_equal_outputs_get_a_sentence_from_ratios(objective):
 
 
 @pytest.mark.parametrize("settings", [{}, {"prior": "uniform"}])
-@pytest.mark.parametrize("objective", ["released", "harmonic", "matching"])
+@pytest.mark.parametrize("objective", ["released", "harmonic", "rivals"])
 @pytest.mark.parametrize("batch", [1, 5])
 def test_one_class_is_fine_for_per_sample_objectives(objective, batch, settings):
     loss = NCMILoss(C, D, objective, **settings).double()

@@ -79,7 +79,7 @@ CONFIGURATIONS = [
     ("centroid", {"prior": "uniform"}),
     ("released", {"centroids": "fixed", "center": "batch"}),
     ("harmonic", {}),
-    ("matching", {}),
+    ("rivals", {}),
     ("harmonic", {"centroids": "ema"}),
     ("theorem1", {"centroids": "ema"}),
 ]

@@ -106,7 +106,7 @@ def test_absent_classes_cost_nothing_and_change_nothing(objective):
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("objective", ["released", "harmonic", "matching"])
+@pytest.mark.parametrize("objective", ["released", "harmonic", "rivals"])
 def test_reductions(objective, settings, labels):
     features, targets = normal(B, D), LABELS[labels]
     for reduction in ("none", "sum"):
@@ -122,7 +122,7 @@ def test_ratios_have_no_other_reduction(objective):
     for reduction in ("none", "sum"):
         with pytest.raises(
             ValueError,
-            match=r"needs an objective with a number for each sample \('harmonic', 'matching' or 'released'\)",
+            match=r"needs an objective with a number for each sample \('harmonic', 'rivals' or 'released'\)",
         ):
             NCMILoss(C, D, objective, reduction=reduction)  # pyright: ignore[reportArgumentType]
 
@@ -136,7 +136,7 @@ def test_one_hot_labels_equal_class_indices(objective, settings):
     for targets in (hard, oracle.one_hot(hard, C)):
         loss = make(objective, **SETTINGS[settings])
         value = loss(features, targets)
-        if settings == "weight" and targets is hard and objective in ("released", "harmonic", "matching"):
+        if settings == "weight" and targets is hard and objective in ("released", "harmonic", "rivals"):
             value = value * loss.weighting.weight[hard].sum() / B
         results.append((value, *torch.autograd.grad(value, (features, loss.centroids.xi))))
     torch.testing.assert_close(results[0], results[1], rtol=1e-10, atol=1e-12)

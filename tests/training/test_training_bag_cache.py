@@ -23,7 +23,7 @@ CHANCE = {"abmil": {"dropout": 0.25}, "transmil": {}, "aem": {"total_steps": 9},
 LOSSES = {
     "theorem1": ("ncmi", {"objective": "theorem1"}),
     "harmonic": ("ncmi", {"objective": "harmonic"}),
-    "matching": ("ncmi", {"objective": "matching"}),
+    "rivals": ("ncmi", {"objective": "rivals"}),
     "ce": ("ce", {}),
 }
 # Softmax does not change when all logits of a bag rise alike, so these have no gradient but rounding.
@@ -83,7 +83,7 @@ def test_parts_are_the_whole_group(model, loss, dtype):
     bags, tolerance = group(dtype), TOLERANCE[dtype]
     if dtype == torch.float32:
         tolerance = PACKED.get(model, tolerance)
-        if loss == "matching":  # the rounding of a rival's divergence reaches every sample
+        if loss == "rivals":  # the rounding of a rival's divergence reaches every sample
             tolerance *= 4
     for size in (1, 3):
         plain, parts = copy.deepcopy(whole), copy.deepcopy(whole)

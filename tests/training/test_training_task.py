@@ -35,7 +35,7 @@ def gradients(task, images, targets):
     return loss.detach(), features, [p.grad.clone() for p in task.parameters()]
 
 
-@pytest.mark.parametrize("objective", ["matching", "harmonic", "theorem1", "centroid", "released"])
+@pytest.mark.parametrize("objective", ["rivals", "harmonic", "theorem1", "centroid", "released"])
 def test_micro_batches_are_the_whole_batch_for_every_objective(objective):
     torch.manual_seed(1)
     body = create_model("mlp", in_features=192, hidden=[16, 8]).double()

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ncmi.baselines.base import Baseline
 from ncmi.baselines.inputs import check_number, check_rows, check_same_length
-from ncmi.baselines.sums import class_counts, class_sums, gather_rows, mean_of, own_class
+from ncmi.baselines.sums import class_counts, class_sums, mean_of, own_class
 from ncmi.checks import choose
+from ncmi.distributed import gather_rows
 from ncmi.functional import scale_features
 from ncmi.weighting import WeightedTargets
 

@@ -4,10 +4,8 @@ Shapes: B samples of this rank, N samples of all ranks, C classes, K width of wh
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ncmi.distributed import gather_labels, sum_over_ranks
 from ncmi.weighting import WeightedTargets
 
 
@@ -48,17 +46,6 @@ def class_counts(labels: WeightedTargets, num_classes: int, dtype: torch.dtype) 
     """Number (C,) of samples of each class, with their weights."""
     ones = torch.ones(len(labels.targets), 1, dtype=dtype, device=labels.targets.device)
     return class_sums(ones, labels, num_classes).squeeze(1)
-
-
-def gather_rows(rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, slice]:
-    """The rows (N, K) and labels (N,) of all ranks, and where this rank's own stand; with a gradient for every rank's rows.
-
-    Each rank adds its rows to zeros at a place of its own, so the sum over ranks is the gathering, and the sum's gradient
-    is the gathering's.
-    """
-    everyone, own = gather_labels(targets)
-    placed = F.pad(rows, (0, 0, own.start, len(everyone) - own.stop))
-    return sum_over_ranks(placed)[0], everyone, own
 
 
 def mean_of(total: Tensor, count: Tensor) -> Tensor:

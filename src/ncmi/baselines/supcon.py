@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ncmi.baselines.base import Baseline
 from ncmi.baselines.inputs import check_number, check_views
-from ncmi.baselines.sums import gather_rows
 from ncmi.checks import choose
+from ncmi.distributed import gather_rows
 from ncmi.functional import scale_features
 from ncmi.weighting import WeightedTargets
 

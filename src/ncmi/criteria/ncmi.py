@@ -17,7 +17,7 @@ from ncmi.criteria.memory import FeatureMemory
 from ncmi.distributed import world_size
 from ncmi.functional import SimplexPoint, kl_to_centroids
 from ncmi.loss import NCMILoss, NoSeparation, full_precision
-from ncmi.objective import OBJECTIVES, RatioOfMeans, harmonic, matching
+from ncmi.objective import OBJECTIVES, RatioOfMeans, harmonic, rivals
 
 
 class NCMICriterion(Criterion):
@@ -123,7 +123,7 @@ def make_ncmi(
     num_features: int,
     *,
     preset: str | None = None,
-    objective: str = "harmonic",
+    objective: str = "rivals",
     exponent: float | None = None,
     temperature: float = 0.2,
     centroids: str = "learned",
@@ -140,8 +140,8 @@ def make_ncmi(
         num_classes: C.
         num_features: D.
         preset: ``"paper"`` or ``"released"``: published settings, in place of all that follow.
-        objective: ``harmonic``, ``matching``, ``theorem1``, ``centroid`` or ``released``.
-        exponent: k of ``harmonic`` or ``matching``; by default the loss's.
+        objective: ``rivals``, ``harmonic``, ``theorem1``, ``centroid`` or ``released``.
+        exponent: k of ``rivals`` or ``harmonic``; by default the loss's.
         temperature: τ.
         centroids: ``learned``, ``ema`` or ``fixed``.
         centroids_start: ``orthogonal``, ``axis``, ``uniform`` or ``class_means`` (a pass over the training set, for
@@ -154,10 +154,10 @@ def make_ncmi(
     """
     if preset is not None:
         return NCMILoss.from_preset(preset, num_classes, num_features)
-    with_exponent = {"harmonic": harmonic, "matching": matching}
+    with_exponent = {"harmonic": harmonic, "rivals": rivals}
     if exponent is not None and objective not in with_exponent:
         raise ValueError(
-            f"loss: exponent belongs to the objectives 'harmonic' and 'matching'; got objective {objective!r}. Leave it out."
+            f"loss: exponent belongs to the objectives 'harmonic' and 'rivals'; got objective {objective!r}. Leave it out."
         )
     choose("loss", "objective", objective, OBJECTIVES)
     choose("loss", "center", center, CENTERS)

@@ -190,7 +190,7 @@ def fingerprint(values: dict[str, Any], options: dict[str, Any]) -> str:
 
     >>> fingerprint({}, {}) == fingerprint(Config().to_dict(), {}) != fingerprint({"epochs": 3}, {})
     True
-    >>> fingerprint({"description": "Digits."}, {"objective": "harmonic"}) == fingerprint({}, {})
+    >>> fingerprint({"description": "Digits."}, {"objective": "rivals"}) == fingerprint({}, {})
     True
     """
     whole = _completed(Config().to_dict(), values)

@@ -2,8 +2,8 @@
 
 from ncmi.functional.directions import spread_directions
 from ncmi.functional.divergence import cross_entropy, kl_divergence, kl_to_centroids, kl_to_own
-from ncmi.functional.matching import Rivals, matching, rival_level, rivals
 from ncmi.functional.objectives import EXPONENT, Ratio, centroid, harmonic, harmonic_logits, released, theorem1
+from ncmi.functional.rivals import Rivals, rival_level, rival_losses, rivals_of_classes, rivals_of_samples
 from ncmi.functional.simplex import (
     FeaturePoints,
     LogDensity,
@@ -54,13 +54,14 @@ __all__ = [
     "log_density",
     "log_nsf",
     "log_softmax",
-    "matching",
     "merge_statistics",
     "ncmi",
     "nsf",
     "released",
     "rival_level",
-    "rivals",
+    "rival_losses",
+    "rivals_of_classes",
+    "rivals_of_samples",
     "scale_features",
     "simplex_point",
     "softmax",

@@ -91,6 +91,6 @@ class CollapseMonitor:
         return (
             f"warning: after epoch {epoch}, {shared} of {self.num_classes} classes share the decision of another class "
             f"(decisions use {row['decided_classes']:.1f} classes, output entropy {row['output_entropy']:.3f}). A ratio of "
-            "means (objectives theorem1 and centroid) merges classes while its value falls; objective harmonic does not. With "
-            "other losses, lower optimizer.lr, train longer, or weight rare classes (loss.options.weight)."
+            "means (objectives theorem1 and centroid) merges classes while its value falls; objectives rivals and harmonic do "
+            "not. With other losses, lower optimizer.lr, train longer, or weight rare classes (loss.options.weight)."
         )

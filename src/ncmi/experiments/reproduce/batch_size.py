@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ncmi.experiments.cells import Comparison
-from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.item import HARMONIC, Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.parts import (
     FITTED,
     PROBE,
@@ -52,7 +52,7 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         recipe, rate, at, seeds, overrides, sizes = "cifar100/resnet50", 0.1, 64, 3, [], SIZES
     elif scale == "small":
         recipe, rate, at, seeds, sizes = "cifar100/small", 0.3, 128, 1, SIZES
-        overrides = ["epochs=5", "data.train_size=5000", "data.validation=1000"]
+        overrides = ["epochs=5", "data.train_size=5000", "data.validation=1000", HARMONIC]
     else:
         recipe, rate, at, seeds, sizes = "digits", 0.1, 64, 1, (32, 128)
         overrides = ["scale=smoke", "epochs=1", "data.train_size=256"]

@@ -1,7 +1,7 @@
 """``table-cifar100``: ten losses on CIFAR-100 with ResNets, by own decision and linear probe (Tab:CIFAR100Result)."""
 
 from ncmi.experiments.cells import Comparison
-from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.item import HARMONIC, Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.methods import OWN_AND_PROBE, Method, Network, count_seeds, method_table
 from ncmi.experiments.reproduce.paper_numbers import CIFAR100
 from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, read_parts, what_was_run
@@ -9,7 +9,7 @@ from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, 
 _LOSSES = ["ce", "label-smoothing", "anticlass", "squentropy", "square", "poly1", "supcon", "focal", "ncmi"]
 _NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101")
 _PUBLISHED = ["ncmi:preset=paper", "ncmi:preset=released"]  # beside the recipe's own objective
-_SMALL = ["epochs=4", "data.train_size=5000", "data.validation=1000", "batch_size=32"]
+_SMALL = ["epochs=4", "data.train_size=5000", "data.validation=1000", "batch_size=32", HARMONIC]
 _SMOKE = ["scale=smoke", "epochs=1", "data.train_size=256"]
 
 

@@ -61,7 +61,7 @@ _SCALES: dict[Scale, tuple[str, list[str]]] = {
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """The four settings under the published script's objective; where runs are short, under the default one too."""
+    """The four settings under the published script's objective; where runs are short, under ``harmonic`` too."""
     objectives = ["released"] if scale == "full" else ["released", "harmonic"]
     return [
         Setting(objective, simplex, center)
@@ -238,7 +238,8 @@ def _about(scale: Scale, epochs: int) -> str:
     return (
         f"`{recipe}` with {', '.join(f'`{override}`' for override in overrides)}, one seed, measured on the validation part "
         f"after each of {epochs} epochs. `released` has the published script's objective, fixed centroids and rate; "
-        "`harmonic` is this package's default. The paper's figure is ResNet-18 on all of CIFAR-100 for 200 epochs, and its "
+        "`harmonic` is a third of this package's default. The paper's figure is ResNet-18 on all of CIFAR-100 for 200 epochs, "
+        "and its "
         f"source has no numbers{own}. It shows paths of centres by t-SNE; here they are drawn by their part along the constant "
         "direction (1, …, 1)/√D and the length of the rest, which no embedding bends. A centre counts as nearer from "
         f"{_NEARER:g}° on. t-SNE is of features of `released` minus the loss's "

@@ -14,10 +14,11 @@ from ncmi.recipes import read_recipe
 from ncmi.training.config import Config, make_config
 
 REFERENCE = "ce"
-RELEASED = "ncmi:preset=released"
-LOSSES = (REFERENCE, "focal", "supcon", "ncmi", RELEASED)
+HARMONIC, RELEASED = "ncmi:objective=harmonic", "ncmi:preset=released"
+LOSSES = (REFERENCE, "focal", "supcon", HARMONIC, RELEASED)
 
-_NAMES = {"ce": "CE", "focal": "focal", "supcon": "SupCon", "ncmi": "NCMI, harmonic", RELEASED: "NCMI, released"}
+_NAMES = {"ce": "CE", "focal": "focal", "supcon": "SupCon", "ncmi": "NCMI"}
+_NAMES |= {HARMONIC: "NCMI, harmonic", RELEASED: "NCMI, released"}
 _ON_PAR = 1.1  # what "on par" may mean for a ratio to CE
 
 
@@ -165,7 +166,7 @@ def _findings(group: Sequence[Row]) -> list[str]:
     seconds, gigabytes = PAPER["ResNet-50"]
     printed = [f"{100 * values['ncmi'] / values['supcon']:.0f} %" for values in (seconds, gigabytes)]
     found = []
-    for loss in ("ncmi", RELEASED):
+    for loss in (HARMONIC, RELEASED):
         par = time[loss] <= _ON_PAR and memory[loss] <= _ON_PAR
         less = time[loss] < time["supcon"] and memory[loss] < memory["supcon"]
         found.append(
@@ -181,9 +182,7 @@ def _findings(group: Sequence[Row]) -> list[str]:
 def _printed() -> str:
     parts = []
     for name, (seconds, gigabytes) in PAPER.items():
-        losses = ", ".join(
-            f"{_NAMES[loss].split(',')[0]} {seconds[loss]} s and {gigabytes[loss]} Gb" for loss in seconds
-        )
+        losses = ", ".join(f"{_NAMES[loss]} {seconds[loss]} s and {gigabytes[loss]} Gb" for loss in seconds)
         parts.append(f"{name}: {losses}")
     return "; ".join(parts)
 

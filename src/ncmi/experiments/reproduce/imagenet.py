@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.image_folder import write_image_folder
-from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.item import HARMONIC, Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.methods import OWN_AND_PROBE, Method, Network, count_seeds, method_table
 from ncmi.experiments.reproduce.paper_numbers import IMAGENET
 from ncmi.experiments.reproduce.parts import PROBE, STANDS, paragraphs, points, read_parts, what_was_run
@@ -29,6 +29,7 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         f"data.test_resolution={test}", "data.validation=0", "data.workers=0", f"model={model}", f"epochs={epochs}",
         "schedule={name: one-cycle}", "engine.deterministic=true", "engine.channels_last=false",
     ]  # fmt: skip
+    overrides += [HARMONIC] if scale == "small" else []
     return {"losses": Comparison("folder", {"loss": _LOSSES}, 1, [0.3], overrides)}
 
 

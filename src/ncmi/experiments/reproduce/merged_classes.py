@@ -11,7 +11,7 @@ import torch
 
 from ncmi.evaluation import Outputs
 from ncmi.experiments.cells import Cell, Comparison
-from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.item import HARMONIC, Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.measured import MeasuredRows, Row, machine_sentence, nothing_yet
 from ncmi.experiments.table import markdown_table
 from ncmi.report.curves import Panel, curves_figure
@@ -44,14 +44,16 @@ _SHOWN_GROUPS, _SHOWN_NAMES = 3, 8
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
-    """Both ratios of means, the default objective and cross-entropy at one rate; the validation part shows the path."""
+    """Both ratios of means, ``harmonic`` and cross-entropy at one rate; the validation part shows the path."""
     factors = {"loss": list(TITLES)}
     if scale == "smoke":
-        return {PART: Comparison("digits", factors, 1, [0.3], ["scale=smoke", "epochs=6", "decisions=[own]"])}
+        return {PART: Comparison("digits", factors, 1, [0.3], ["scale=smoke", "epochs=6", "decisions=[own]", HARMONIC])}
     if scale == "small":
-        overrides = ["data.train_size=5000", "epochs=8", "decisions=[own]"]
+        overrides = ["data.train_size=5000", "epochs=8", "decisions=[own]", HARMONIC]
         return {PART: Comparison("cifar100/small", factors, 1, [0.3], overrides)}
-    return {PART: Comparison("cifar100/resnet18", factors, 1, [0.1], ["data.validation=5000", "decisions=[own]"])}
+    return {
+        PART: Comparison("cifar100/resnet18", factors, 1, [0.1], ["data.validation=5000", "decisions=[own]", HARMONIC])
+    }
 
 
 def measure(place: Place) -> None:

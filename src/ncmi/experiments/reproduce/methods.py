@@ -122,9 +122,9 @@ def method_table(
 
 
 OWN_AND_PROBE = (
-    "*Own* is the head of a loss that has one and the nearest centroid (CC) for NCMI, whose objective is the default, "
-    "`harmonic`, unless a preset is named; LP is a linear probe on frozen features. Centroids that were fitted on frozen "
-    "features after training, where there are some, are judged beside the probes."
+    "*Own* is the head of a loss that has one and the nearest centroid (CC) for NCMI, whose objective is the "
+    "default unless another or a preset is named; LP is a linear probe on frozen features. Centroids that were fitted on "
+    "frozen features after training, where there are some, are judged beside the probes."
 )
 
 

@@ -8,16 +8,21 @@ from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.objective_baselines import BASELINES, baseline_comparisons, baseline_paragraphs
 from ncmi.experiments.reproduce.objective_batches import BATCHES, batch_comparisons, batch_paragraphs
-from ncmi.experiments.reproduce.objective_search import OBJECTIVES, SEARCHES, search_comparisons, search_paragraphs
+from ncmi.experiments.reproduce.objective_search import (
+    HARMONIC,
+    RATIOS,
+    SEARCHES,
+    search_comparisons,
+    search_paragraphs,
+)
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, Part, paragraphs, points, read_parts, what_was_run
 from ncmi.experiments.rows import validation_score
 from ncmi.experiments.statistics import Interval, paired_difference, spread
 from ncmi.experiments.table import markdown_table, percent, percent_difference
 
 _PAIR = {"loss": ["ce", "ncmi"]}
-_FINALISTS = ["ncmi", "ncmi:objective=matching"]
+_FINALISTS = ["ncmi", HARMONIC]
 _FINAL = {"loss": ["ce", *_FINALISTS]}
-_RATIOS = {"loss": [loss for loss in OBJECTIVES if loss not in _FINALISTS]}
 _OURS = ("own", FITTED, PROBE)  # decisions of NCMI
 _FASTER = ["engine.channels_last=true"]  # by half and more on a CPU
 # Where the default stands against cross-entropy: a title for each part, and its trainings.
@@ -26,15 +31,15 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
         "CIFAR-100, 20,000 images, 15 epochs, D = 128",
         partial(Comparison, "cifar100/medium", _FINAL, 5),
     ),
-    "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _PAIR, 3)),
+    "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _FINAL, 3)),
     "narrow": (
         "CIFAR-100, 10,000 images, 8 epochs, D = 64 < C",
-        partial(Comparison, "cifar100/small", _PAIR, 3, overrides=["model=resnet8_slim", *_FASTER]),
+        partial(Comparison, "cifar100/small", _FINAL, 3, overrides=["model=resnet8_slim", *_FASTER]),
     ),
     "wide": (
         "CIFAR-100, 10,000 images, 8 epochs, twice as wide, D = 256",
         # The rate that every loss has chosen at half the width.
-        partial(Comparison, "cifar100/small", _PAIR, 3, [0.3], ["model.options.width=32", *_FASTER]),
+        partial(Comparison, "cifar100/small", _FINAL, 3, [0.3], ["model.options.width=32", *_FASTER]),
     ),
     "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(Comparison, "fashion-mnist/small", _FINAL, 3)),
     "digits": ("digits, MLP", partial(Comparison, "digits", _FINAL, 5)),
@@ -47,8 +52,6 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
         partial(Comparison, "wsi/tcga-brca", {"model": ["abmil"], **_FINAL}, 10),
     ),
 }
-# The other finalist with a faster ξ, at the rate of the network that all losses have chosen; one seed.
-_FASTER_XI = "matching-faster-xi"
 
 
 def comparisons(scale: Scale) -> dict[str, Comparison]:
@@ -56,16 +59,10 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
     if scale == "smoke":
         return {"digits": Comparison("digits", _PAIR, 2, [0.1], ["scale=smoke", "epochs=1", "data.train_size=256"])}
     # Ratios are so far behind that one seed and the rate of the others say it.
-    ratios = {"ratios": Comparison("cifar100/medium", _RATIOS, 1, [0.3])}
-    faster = {
-        _FASTER_XI: Comparison(
-            "cifar100/medium", {"loss": ["ncmi:objective=matching"]}, 1, [0.3], ["optimizer.centroid_lr=3"]
-        )
-    }
+    ratios = {"ratios": Comparison("cifar100/medium", {"loss": RATIOS}, 1, [0.3])}
     sets = {name: make() for name, (_, make) in _SETS.items()}
     return {
         **sets,
-        **faster,
         **ratios,
         **baseline_comparisons(),
         **batch_comparisons(_PAIR),
@@ -96,11 +93,11 @@ def piece(place: Place) -> Piece:
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
-            *_objectives(parts["cifar100"], {"": parts["ratios"], ", ξ's rate 3": parts[_FASTER_XI]}),
+            *_objectives(parts["cifar100"], parts["ratios"]),
             *_finalists(parts),
             *baseline_paragraphs(parts),
             *batch_paragraphs(parts),
-            *search_paragraphs(parts, place),
+            *search_paragraphs(parts),
             what_was_run(part for part in parts.values() if part.rows),
         ),
         {},
@@ -121,30 +118,27 @@ def _margins(parts: Mapping[str, Part]) -> str:
     return markdown_table(header, body, left=2)
 
 
-def _objectives(main: Part, others: Mapping[str, Part]) -> list[str]:
+def _objectives(main: Part, ratios: Part) -> list[str]:
     """What the objectives reach in the longest trainings, as far as they have run; nothing of the default alone.
 
     Args:
-        main: has the default and cross-entropy.
-        others: by what is to be said of their settings.
+        main: has the finalists and cross-entropy.
+        ratios: has the others.
     """
     shown = [
-        (remark, part, plan)
-        for remark, part in [("", main), *others.items()]
-        for plan in part.plans
-        if plan.runs and plan.factors["loss"] != "ce"
+        (part, plan) for part in (main, ratios) for plan in part.plans if plan.runs and plan.factors["loss"] != "ce"
     ]
-    if not any(plan.factors["loss"] != "ncmi" for _, _, plan in shown):
+    if all(plan.factors["loss"] == "ncmi" for _, plan in shown):
         return []
     body = []
-    for remark, part, plan in shown:
+    for part, plan in shown:
         count = len(plan.runs)
         cells = [percent(part.spread(decision, "top1", **plan.factors), count) for decision in _OURS]
         found = _differences_to(
             main, "top1", {decision: part.by_seed(decision, "top1", **plan.factors) for decision in _OURS}
         )
         differences = [percent_difference(difference, count) for difference in found.values()]
-        body.append([plan.factors["loss"] + remark, f"{plan.chosen:g}", str(count), *cells, *differences])
+        body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *differences])
     header = ["objective", "rate", "n", "own", "fitted", "probe", "own − ce", "fitted − ce", "probe − ce"]
     return [f"**The objectives.** {_title('cifar100')}; scores and differences as above.", markdown_table(header, body)]
 
@@ -215,8 +209,6 @@ def _title(name: str) -> str:
         return f"the search, {SEARCHES[name][0]}"
     if name == "ratios":
         return "ratios of means, and the published objective"
-    if name == _FASTER_XI:
-        return "the objective matching with a faster ξ"
     return _SETS[name][0] if name in _SETS else name.replace("-", " ")
 
 

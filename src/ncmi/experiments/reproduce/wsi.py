@@ -1,7 +1,7 @@
 """``table-wsi``: four slide models with cross-entropy and with NCMI, by linear probe (Tab:WSIresults)."""
 
 from ncmi.experiments.cells import Comparison
-from ncmi.experiments.reproduce.item import Item, Piece, Place, Scale
+from ncmi.experiments.reproduce.item import HARMONIC, Item, Piece, Place, Scale
 from ncmi.experiments.reproduce.paper_numbers import WSI
 from ncmi.experiments.reproduce.parts import FITTED, PROBE, STANDS, Part, paragraphs, points, read_parts, what_was_run
 from ncmi.experiments.statistics import Interval, paired_difference
@@ -23,9 +23,9 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
             parts[data] = Comparison(recipe, {"model": _MODELS[:3], "loss": _LOSSES}, 5, [1e-4])
             parts[f"{data}-asmil"] = Comparison(recipe, {"model": ["asmil"], "loss": _LOSSES}, 5, [1e-4], clipped)
         return parts
-    if scale == "small":  # to the letter those of results/compare, whose rows are taken over
+    if scale == "small":  # those of results/compare, whose rows are taken over
         return {
-            data: Comparison(f"wsi/{data}", {"model": _MODELS, "loss": _LOSSES}, 5)
+            data: Comparison(f"wsi/{data}", {"model": _MODELS, "loss": _LOSSES}, 5, overrides=[HARMONIC])
             for data in ("tcga-lung", "tcga-brca")
         }
     overrides = ["scale=smoke", "epochs=1"]

@@ -1,0 +1,106 @@
+"""``rivals``: a sample is nearer to its own centroid than to others, than other samples are to it, and than it is to them.
+
+Shapes: B samples of this rank, R rivals, K classes or samples that have them, C classes.
+
+Rivals may be spread over ranks. So there are three steps: the :class:`Rivals` that this rank knows of, :func:`rival_level` of
+their sums over all ranks, and :func:`rival_losses` of this rank's samples.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Rivals(NamedTuple):
+    """Samples that a class, or a sample, is compared with.
+
+    Args:
+        logits: (R, K), larger where rival and class, or sample, are nearer; −∞ where a row is no rival of a column.
+        count: how many each has, (K,).
+    """
+
+    logits: Tensor
+    count: Tensor
+
+    @property
+    def peak(self) -> Tensor:
+        """The largest logit of each column (K,), without a gradient; −∞ where there are no rivals."""
+        floor = self.logits.new_full((1, self.logits.shape[1]), -math.inf)  # for a rank without samples
+        return torch.cat([self.logits.detach(), floor]).amax(dim=0)
+
+    def total(self, peak: Tensor) -> Tensor:
+        """Sums (K,) of exp(logit − peak); ``peak`` (K,) is the largest of all ranks."""
+        return (self.logits - peak.masked_fill(peak == -math.inf, 0.0)).exp().sum(dim=0)
+
+
+def rivals_of_classes(logits: Tensor, targets: Tensor, valid: Tensor | None = None) -> Rivals:
+    """The samples of other classes, seen from each class.
+
+    Args:
+        logits: (B, C).
+        targets: class indices (B,), or soft labels (B, C), of which t is a share 1 − t of a sample of other classes.
+        valid: False for samples that do not count, (B,).
+    """
+    own = targets if targets.is_floating_point() else F.one_hot(targets, logits.shape[1]).to(logits.dtype)
+    share = (1 - own).clamp_min(0)
+    if valid is not None:
+        share = share * valid.unsqueeze(1)
+    return Rivals(logits + share.log(), share.sum(dim=0))
+
+
+def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, own: slice) -> Rivals:
+    """The samples of other classes, seen from each sample.
+
+    Args:
+        logits: (B, R), of samples and those that may be their rivals.
+        targets: class indices (B,), or soft labels (B, C).
+        their_targets: those of all R: of two samples 1 − Σ_y t_y·t'_y is the share that is of different classes. A class index
+            below 0, or a row of zeros, marks a sample that does not count.
+        own: where the B samples stand among the R: no sample is its own rival.
+    """
+    if targets.is_floating_point():
+        share = (their_targets.sum(dim=1) - targets @ their_targets.T).clamp_min(0)
+    else:
+        share = ((targets.unsqueeze(1) != their_targets) & (their_targets >= 0)).to(logits.dtype)
+    places = torch.arange(len(their_targets), device=logits.device)
+    share = share.masked_fill(places[own].unsqueeze(1) == places, 0.0)
+    return Rivals((logits + share.log()).T, share.sum(dim=1))
+
+
+def rival_level(total: Tensor, count: Tensor, peak: Tensor, num_classes: int) -> Tensor:
+    """The logit (K,) that would weigh as much as C − 1 average rivals; −∞ where there is none."""
+    some = count > 0
+    mean = torch.where(some, total, 1.0) / torch.where(some, count, 1.0)
+    return torch.where(some, peak + mean.log() + math.log(num_classes - 1), -math.inf)
+
+
+def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_level: Tensor) -> Tensor:
+    r"""Losses (B,): a third each for other centroids, for other samples at the own centroid, and for those at the sample.
+
+    .. math::
+        \tfrac13\ln\Bigl(1+\sum_{v\ne y} e^{l_{xv}-l_{xy}}\Bigr)
+        +\tfrac13\ln\Bigl(1+\frac{C-1}{n}\sum_{x':\,c_{x'}\ne y} e^{l_{x'y}-l_{xy}}\Bigr)
+        +\tfrac13\ln\Bigl(1+\frac{C-1}{n}\sum_{x':\,c_{x'}\ne y} e^{l_{xx'}-l_{xy}}\Bigr)
+
+    With :math:`l_{xv}=-k\ln D(p_x\|q^v)` and :math:`l_{xx'}=-k\ln D(p_x\|p_{x'})` all sums are of ratios of divergences,
+    :math:`D_{xy}^k` over those from a rival centroid, of a rival sample from the own centroid, and from a rival sample. The
+    last two are means over n samples of other classes, times as many rivals as the first has, so they do not grow with the
+    batch. They are zero where it has no other class.
+
+    Args:
+        logits: (B, C).
+        targets: class indices (B,) or soft labels (B, C).
+        class_level: :func:`rival_level` of the classes, (C,).
+        sample_level: that of these samples, (B,).
+    """
+    chosen = F.cross_entropy(logits, targets, reduction="none")
+    if targets.is_floating_point():
+        choosing = (targets * F.softplus(class_level - logits)).sum(dim=1)
+        apart = (targets * F.softplus(sample_level.unsqueeze(1) - logits)).sum(dim=1)
+    else:
+        own = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+        choosing, apart = F.softplus(class_level[targets] - own), F.softplus(sample_level - own)
+    return (chosen + choosing + apart) / 3

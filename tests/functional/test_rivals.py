@@ -1,0 +1,138 @@
+"""``rivals`` against its equation, at its ends, and what it says of merged classes; docs/collapse.md has the proofs."""
+
+import math
+
+import oracle
+import pytest
+import torch
+import torch.nn.functional as F
+from batches import SIZES, hard_labels, normal, soft_labels
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+from ncmi.functional import (
+    harmonic_logits,
+    kl_to_centroids,
+    rival_level,
+    rival_losses,
+    rivals_of_classes,
+    rivals_of_samples,
+    simplex_point,
+)
+
+EXPONENTS = st.floats(0.05, 12)
+
+
+def level(found, num_classes):
+    return rival_level(found.total(found.peak), found.count, found.peak, num_classes)
+
+
+def losses(logits, among, targets, valid=None):
+    """All steps on one rank, from the logits of centroids and of other samples."""
+    num_classes = logits.shape[1]
+    theirs = targets if valid is None else torch.where(valid, targets, -1)
+    class_level = level(rivals_of_classes(logits, targets, valid), num_classes)
+    sample_level = level(rivals_of_samples(among, targets, theirs, slice(0, len(targets))), num_classes)
+    return rival_losses(logits, targets, class_level, sample_level)
+
+
+def both_logits(points, centroids, exponent=8.0):
+    return harmonic_logits(points, centroids, exponent), harmonic_logits(points, points, exponent)
+
+
+@given(SIZES, EXPONENTS)
+def test_values_equal_the_equation(sizes, exponent):
+    batch, num_classes, seed = sizes["batch"], sizes["num_classes"], sizes["seed"]
+    points = simplex_point(normal(batch, sizes["num_features"], seed=seed))
+    centroids = simplex_point(normal(num_classes, sizes["num_features"], seed=seed + 1))
+    for targets in (hard_labels(batch, num_classes, seed), soft_labels(batch, num_classes, seed)):
+        mass = targets if targets.is_floating_point() else oracle.one_hot(targets, num_classes)
+        expected = oracle.rivals(points.probs, mass, centroids.probs, exponent, mass)
+        found = losses(*both_logits(points, centroids, exponent), targets)
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_gradients():
+    targets = hard_labels(6, 4)
+    both = [normal(6, 4).requires_grad_(), normal(6, 6, seed=1).requires_grad_()]
+    for labels in (targets, soft_labels(6, 4)):
+        assert gradcheck(lambda logits, among, labels=labels: losses(logits, among, labels), both)
+    valid = torch.tensor([True, False, True, True, True, False])
+    assert gradcheck(lambda logits, among: losses(logits, among, targets, valid)[valid], both)
+
+
+def test_samples_that_do_not_count_are_no_rivals():
+    logits, among, targets = normal(6, 3), normal(6, 6, seed=1), torch.tensor([0, 1, 2, 0, 1, 2])
+    valid = torch.tensor([True, True, True, True, False, False])
+    found = losses(logits, among, targets, valid)[:4]
+    torch.testing.assert_close(found, losses(logits[:4], among[:4, :4], targets[:4]))
+
+
+def test_no_sample_is_its_own_rival():
+    targets = soft_labels(6, 3)
+    assert float((targets * targets).sum(dim=1).min()) < 0.9, "some is of two classes, and so of another than itself"
+    among = normal(6, 6)
+    found = rivals_of_samples(among, targets, targets, slice(0, 6))
+    assert bool((found.logits.diagonal() == -math.inf).all())
+    # Second to fourth of six.
+    part = rivals_of_samples(among[1:4], targets[1:4], targets, slice(1, 4))
+    assert torch.equal(part.logits, found.logits[:, 1:4])
+
+
+def test_no_rivals_leave_the_choice_of_a_centroid():
+    logits, among = normal(3, 4).requires_grad_(), normal(3, 3, seed=1).requires_grad_()
+    targets = torch.tensor([2, 2, 2])
+    found = losses(logits, among, targets)
+    torch.testing.assert_close(found, F.cross_entropy(logits, targets, reduction="none") / 3)
+    found.sum().backward()
+    for given_ in (logits, among):
+        assert given_.grad is not None
+        assert bool(given_.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_logits_neither_overflow_nor_vanish(dtype):
+    # A sample near the first centroid lifts the peak of its own class by 500; the rival of the others is far below.
+    logits = torch.tensor([[500.0, 0.0], [1.0, 0.0], [-2.0, 0.0]], dtype=dtype, requires_grad=True)
+    among = torch.tensor([[9e9, 9e9, -600.0], [0.0, 9e9, 2.0], [-600.0, 0.0, 9e9]], dtype=dtype, requires_grad=True)
+    targets = torch.tensor([0, 0, 1])
+    found = losses(logits, among, targets)
+    expected = [
+        math.exp(-500) + math.exp(-502),
+        math.log1p(math.exp(-1)) + math.log1p(math.exp(-3)) + math.log1p(math.exp(1)),
+        math.log1p(math.exp(-2)) + math.log1p(1.0) + math.log1p(0.5),
+    ]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=dtype) / 3)
+    found.sum().backward()
+    assert logits.grad is not None
+    assert bool(logits.grad.isfinite().all())
+    assert among.grad is not None
+    assert bool(among.grad.isfinite().all())
+
+
+@given(SIZES, EXPONENTS)
+def test_a_loss_below_a_third_of_ln_2_means_a_right_decision(sizes, exponent):
+    batch, num_classes, seed = 40, sizes["num_classes"], sizes["seed"]
+    xi = 3 * normal(num_classes, sizes["num_features"], seed=seed)
+    targets = hard_labels(batch, num_classes, seed)
+    points, centroids = (
+        simplex_point(xi[targets] + 2 * normal(batch, sizes["num_features"], seed=seed + 1)),
+        simplex_point(xi),
+    )
+    found = losses(*both_logits(points, centroids, exponent), targets)
+    wrong = kl_to_centroids(points, centroids.log_density).argmin(dim=1) != targets
+    assert not bool(((found < oracle.LN_2 / 3) & wrong).any())
+    assert float(wrong.double().mean()) <= 3 * float(found.mean()) / oracle.LN_2
+
+
+@given(SIZES, EXPONENTS, st.integers(2, 5))
+def test_two_merged_classes_of_equal_size_cost_two_thirds_of_ln_2(sizes, exponent, num_classes):
+    # As many samples of each class; the first two have the same outputs, the others are anywhere.
+    each, seed = sizes["batch"], sizes["seed"]
+    logits = 3 * normal(each * (num_classes - 1), sizes["num_features"], seed=seed)
+    points = simplex_point(torch.cat([logits[:each], logits]))
+    targets = torch.arange(num_classes).repeat_interleave(each)
+    centroids = simplex_point(3 * normal(num_classes, sizes["num_features"], seed=seed + 1))
+    found = losses(*both_logits(points, centroids, exponent), targets)
+    assert float(found[: 2 * each].mean()) >= oracle.LN_2 * 2 / 3 - 1e-9
