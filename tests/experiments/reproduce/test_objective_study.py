@@ -5,11 +5,14 @@ import json
 from experiments.reproduce.filled import fill, lines_of
 
 from ncmi.experiments.reproduce import objective_study
-from ncmi.experiments.reproduce.objective_search import SEARCHES
+from ncmi.experiments.reproduce.objective_baselines import BASELINES
+from ncmi.experiments.reproduce.objective_search import HARMONIC, SEARCHES
 from ncmi.experiments.reproduce.objective_study import ITEM, comparisons
 
 
 def shares(part, factors):
+    if part.startswith("baselines"):
+        return None  # many, and of one table alone
     if part.startswith("search"):
         return 0.2, 0.25
     if factors["loss"] == "ce":
@@ -36,14 +39,13 @@ def test_objectives_stand_beside_cross_entropy_as_far_as_they_have_run(tmp_path)
     def by_objective(part, factors):
         if factors["loss"] == "ncmi:objective=theorem1":
             return None
-        return (0.42, 0.47) if factors["loss"] == "ncmi:objective=matching" else shares(part, factors)
+        return (0.42, 0.47) if factors["loss"] == HARMONIC else shares(part, factors)
 
     item, place = fill(tmp_path, "objective-study", "small", by_objective, fitted=0.48)
     table = {line[0]: line[1:] for line in table_after(item.piece(place).markdown, "**The objectives.**")}
-    names = ("matching", "centroid", "released", "matching, ξ's rate 3")
-    assert list(table) == ["ncmi", *(f"ncmi:objective={name}" for name in names)]
-    assert table["ncmi:objective=matching"][2:5] == ["42.00 ± 0.00", "48.00 ± 0.00", "47.00 ± 0.00"]
-    assert [cell.split()[0] for cell in table["ncmi:objective=matching"][5:]] == ["−3.00", "+3.00", "+2.00"]
+    assert list(table) == ["ncmi", *(f"ncmi:objective={name}" for name in ("harmonic", "centroid", "released"))]
+    assert table[HARMONIC][2:5] == ["42.00 ± 0.00", "48.00 ± 0.00", "47.00 ± 0.00"]
+    assert [cell.split()[0] for cell in table[HARMONIC][5:]] == ["−3.00", "+3.00", "+2.00"]
 
 
 def test_a_set_without_the_default_is_left(tmp_path):
@@ -79,33 +81,32 @@ def set_validation(place, part, scores):
 def test_the_search_is_ranked_by_validation_alone_over_all_sets(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", shares)
     for part in SEARCHES:
-        set_validation(place, part, {"ncmi:exponent=16": 0.8, "ncmi": 0.7, "ncmi:exponent=4": 0.7})
-    set_validation(place, "search", {"ncmi:exponent=16": 0.1})
+        set_validation(place, part, {f"{HARMONIC}:exponent=16": 0.8, HARMONIC: 0.7, f"{HARMONIC}:exponent=4": 0.7})
+    set_validation(place, "search", {f"{HARMONIC}:exponent=16": 0.1})
     table = table_after(item.piece(place).markdown, "**The search.**")
     ranks = {line[0]: line[1] for line in table}
-    # The default and exponent 4 are second and third in four sets and first and second in the fifth.
-    assert ranks["ncmi"] == ranks["ncmi:exponent=4"] == f"{(4 * 2.5 + 1.5) / 5:.1f}"
-    assert ranks["ncmi:exponent=16"] == f"{(4 * 1 + len(table)) / 5:.1f}"
+    # `harmonic` with its own exponent and with 4 are second and third in four sets and first and second in the fifth.
+    assert ranks[HARMONIC] == ranks[f"{HARMONIC}:exponent=4"] == f"{(4 * 2.5 + 1.5) / 5:.1f}"
+    assert ranks[f"{HARMONIC}:exponent=16"] == f"{(4 * 1 + len(table)) / 5:.1f}"
     assert [line[1] for line in table] == sorted(ranks.values(), key=float)
-    (line,) = (line for line in table if line[0] == "ncmi:exponent=16")
+    (line,) = (line for line in table if line[0] == f"{HARMONIC}:exponent=16")
     assert line[2:4] == ["10.00 ± 0.00", "80.00 ± 0.00"]
 
 
 def test_finalists_are_compared_by_validation_where_both_have_run(tmp_path):
-    def without_matching_on_digits(part, factors):
-        return None if part == "digits" and "matching" in factors["loss"] else shares(part, factors)
+    def without_harmonic_on_digits(part, factors):
+        return None if part == "digits" and "harmonic" in factors["loss"] else shares(part, factors)
 
-    item, place = fill(tmp_path, "objective-study", "small", without_matching_on_digits)
-    set_validation(place, "tcga-lung", {"ncmi": 0.6, "ncmi:objective=matching": 0.7})
-    set_validation(place, "cifar100", {"ncmi": 0.5, "ncmi:objective=matching": 0.4})
-    set_validation(place, "fashion-mnist", {"ncmi": 0.5, "ncmi:objective=matching": 0.4})
+    item, place = fill(tmp_path, "objective-study", "small", without_harmonic_on_digits)
+    set_validation(place, "tcga-lung", {"ncmi": 0.6, HARMONIC: 0.7})
+    set_validation(place, "cifar100", {"ncmi": 0.5, HARMONIC: 0.4})
+    set_validation(place, "fashion-mnist", {"ncmi": 0.5, HARMONIC: 0.4})
     text = item.piece(place).markdown
     table = {line[0]: line[1:] for line in table_after(text, "**The finalists.**")}
     assert table["TCGA lung bags, ten splits"][:4] == ["10", "60.00 ± 0.00", "70.00 ± 0.00", "+10.00 [+10.00, +10.00]"]
     assert "digits, MLP" not in table
-    assert (
-        "Ahead: ncmi on 3, ncmi:objective=matching on 1 of 4." in text
-    )  # the first where both are equal, as on breast
+    # The first where both are equal, as on breast.
+    assert f"Ahead: ncmi on {len(table) - 1}, {HARMONIC} on 1 of {len(table)}." in text
 
 
 def test_a_setting_that_lacks_a_set_is_not_ranked(tmp_path):
@@ -114,8 +115,8 @@ def test_a_setting_that_lacks_a_set_is_not_ranked(tmp_path):
 
     item, place = fill(tmp_path, "objective-study", "small", without_softmax_on_digits)
     names = [line[0] for line in table_after(item.piece(place).markdown, "**The search.**")]
-    assert "ncmi" in names
-    assert "ncmi:simplex=softmax" not in names
+    assert HARMONIC in names
+    assert f"{HARMONIC}:simplex=softmax" not in names
 
 
 def test_rates_of_centroids_stand_beside_the_rule(tmp_path):
@@ -164,6 +165,45 @@ def test_one_batch_size_is_no_comparison(tmp_path):
 
     item, place = fill(tmp_path, "objective-study", "small", one_size)
     assert "Batch sizes" not in item.piece(place).markdown
+
+
+def test_every_loss_stands_beside_the_default_on_every_set(tmp_path):
+    def by_loss(part, factors):
+        if not part.startswith("baselines"):
+            return None
+        own, probe = {"ce": (0.40, 0.45), "ncmi": (0.44, 0.44)}.get(factors["loss"], (0.30, 0.35))
+        return (None, probe) if factors["loss"] == "supcon" else (own, probe)
+
+    item, place = fill(tmp_path, "objective-study", "small", by_loss)
+    text = item.piece(place).markdown
+    section = text[text.index("**Every baseline.**") :].split("\n\n")
+    own, probe = (
+        {
+            line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+            for line in table.splitlines()[2:]
+        }
+        for table in section[1:3]
+    )
+    assert own["ncmi"] == ["1.0", *["44.00 ± 0.00"] * 5]
+    assert own["ce"][0] == "2.0"
+    assert "supcon" not in own, "it has no decision of its own"
+    assert probe["ce"][0] == "1.0"
+    assert probe["supcon"][1:] == [*["35.00 ± 0.00"] * 3, "–", "–"], "bags have one view"
+    verdicts = [line for line in section[4].splitlines() if line.startswith("- ")]
+    losses = len(comparisons("small")["baselines-digits"].groups)
+    # By own decisions all but the default and SupCon; by the probe all but the default and cross-entropy, on bags but SupCon.
+    assert verdicts[0] == f"- wholly above zero {5 * (losses - 2) + 3 * (losses - 2) + 2 * (losses - 3)} times;"
+    assert verdicts[1].startswith("- wholly below zero 5 times: CIFAR-100, linear probe, ce −1.00 [−1.00, −1.00]; ")
+
+
+def test_baselines_wait_for_the_default(tmp_path):
+    def without(part, factors):
+        wanted = part.startswith("baselines") and (part, factors["loss"]) != ("baselines-digits", "ncmi")
+        return (0.4, 0.4) if wanted else None
+
+    item, place = fill(tmp_path, "objective-study", "small", without)
+    assert "Every baseline" not in item.piece(place).markdown
+    assert all(comparison.seeds >= 3 for name, comparison in comparisons("small").items() if name in BASELINES)
 
 
 def test_what_has_not_run_is_said(tmp_path):
