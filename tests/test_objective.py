@@ -44,8 +44,8 @@ def test_a_bare_function_is_told_to_be_wrapped():
 
 
 def test_print_names_the_objective():
-    assert "harmonic(exponent=8.0)" in repr(NCMILoss(100, 4))
-    assert "rivals(exponent=8.0)" in repr(NCMILoss(100, 4, "rivals"))
+    assert "rivals(exponent=8.0)" in repr(NCMILoss(100, 4))
+    assert "harmonic(exponent=8.0)" in repr(NCMILoss(100, 4, "harmonic"))
     assert "theorem1" in repr(NCMILoss(3, 4, "theorem1"))
 
 

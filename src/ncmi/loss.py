@@ -224,7 +224,7 @@ class NCMILoss(nn.Module):
         everyone, theirs, own = point.log_density, classes, slice(0, len(classes))
         if self.training:
             everyone, theirs, own = gather_rows(everyone, classes)
-        levels = []
+        levels = [everyone[:0].sum(dim=1)]  # a rank without samples takes part in the gradient's message, too
         for block in _blocks(len(everyone)):
             start, stop = max(block.start, own.start), min(block.stop, own.stop)
             if start < stop:
@@ -233,7 +233,7 @@ class NCMILoss(nn.Module):
                 place = slice(start - block.start, stop - block.start)
                 found = rivals_of_samples(logits, classes[rows], theirs[block], place)
                 levels.append(rival_level(found.total(found.peak), found.count, found.peak, self.num_classes))
-        return torch.cat(levels) if levels else everyone.new_zeros(0)
+        return torch.cat(levels)
 
     def _mean_over_samples(self, losses: Tensor, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         if labels.weight is not None:

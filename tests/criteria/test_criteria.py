@@ -34,7 +34,7 @@ def test_unknown_losses_and_options_are_refused():
         create_criterion("ncmi", C, 8, temprature=1)
     with pytest.raises(ValueError, match=r"'cmic' needs the option cmi_weight; set loss.options.cmi_weight"):
         create_criterion("cmic", C, 8)
-    with pytest.raises(ValueError, match="exponent belongs to the objectives 'harmonic' and 'rivals'"):
+    with pytest.raises(ValueError, match="exponent belongs to the objectives 'rivals' and 'harmonic'"):
         create_criterion("ncmi", C, 8, objective="theorem1", exponent=3)
 
 
@@ -89,9 +89,9 @@ def test_options_of_ncmi_reach_the_loss():
         simplex="softmax",
     )
     loss = criterion.loss
-    assert loss.objective.name == "harmonic(exponent=6)"
-    rivals = create_criterion("ncmi", C, 8, objective="rivals", exponent=6)
-    assert rivals.loss.objective.name == "rivals(exponent=6)"
+    assert loss.objective.name == "rivals(exponent=6)"
+    harmonic = create_criterion("ncmi", C, 8, objective="harmonic", exponent=6)
+    assert harmonic.loss.objective.name == "harmonic(exponent=6)"
     assert (loss.temperature, loss.simplex, loss.center.momentum) == (0.3, "softmax", 0.5)
     assert type(loss.center).__name__ == "BatchCenter"
     assert criterion.decision == "tracked means"

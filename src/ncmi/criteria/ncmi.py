@@ -154,10 +154,10 @@ def make_ncmi(
     """
     if preset is not None:
         return NCMILoss.from_preset(preset, num_classes, num_features)
-    with_exponent = {"harmonic": harmonic, "rivals": rivals}
+    with_exponent = {"rivals": rivals, "harmonic": harmonic}
     if exponent is not None and objective not in with_exponent:
         raise ValueError(
-            f"loss: exponent belongs to the objectives 'harmonic' and 'rivals'; got objective {objective!r}. Leave it out."
+            f"loss: exponent belongs to the objectives 'rivals' and 'harmonic'; got objective {objective!r}. Leave it out."
         )
     choose("loss", "objective", objective, OBJECTIVES)
     choose("loss", "center", center, CENTERS)
