@@ -95,7 +95,7 @@ def test_no_rivals_leave_the_choice_of_a_centroid():
 def test_large_logits_neither_overflow_nor_vanish(dtype):
     # A sample near the first centroid lifts the peak of its own class by 500; the rival of the others is far below.
     logits = torch.tensor([[500.0, 0.0], [1.0, 0.0], [-2.0, 0.0]], dtype=dtype, requires_grad=True)
-    among = torch.tensor([[9e9, 9e9, -600.0], [0.0, 9e9, 2.0], [-600.0, 0.0, 9e9]], dtype=dtype, requires_grad=True)
+    among = torch.tensor([[9e9, 9e9, -600.0], [0.0, 9e9, 3.0], [-600.0, 0.0, 9e9]], dtype=dtype, requires_grad=True)
     targets = torch.tensor([0, 0, 1])
     found = losses(logits, among, targets)
     expected = [

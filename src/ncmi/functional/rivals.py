@@ -14,6 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+# Of the exponent between two samples: their divergence has the scatter of both in it, and the nearest of many samples says
+# less than the nearest centroid. With the whole exponent ten classes of Fashion-MNIST are learned worse than without.
+_BETWEEN_SAMPLES = 0.5
+
+
 class Rivals(NamedTuple):
     """Samples that a class, or a sample, is compared with.
 
@@ -67,7 +72,7 @@ def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, ow
         share = ((targets.unsqueeze(1) != their_targets) & (their_targets >= 0)).to(logits.dtype)
     places = torch.arange(len(their_targets), device=logits.device)
     share = share.masked_fill(places[own].unsqueeze(1) == places, 0.0)
-    return Rivals((logits + share.log()).T, share.sum(dim=1))
+    return Rivals((_BETWEEN_SAMPLES * logits + share.log()).T, share.sum(dim=1))
 
 
 def rival_level(total: Tensor, count: Tensor, peak: Tensor, num_classes: int) -> Tensor:
@@ -83,11 +88,11 @@ def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_le
     .. math::
         \tfrac13\ln\Bigl(1+\sum_{v\ne y} e^{l_{xv}-l_{xy}}\Bigr)
         +\tfrac13\ln\Bigl(1+\frac{C-1}{n}\sum_{x':\,c_{x'}\ne y} e^{l_{x'y}-l_{xy}}\Bigr)
-        +\tfrac13\ln\Bigl(1+\frac{C-1}{n}\sum_{x':\,c_{x'}\ne y} e^{l_{xx'}-l_{xy}}\Bigr)
+        +\tfrac13\ln\Bigl(1+\frac{C-1}{n}\sum_{x':\,c_{x'}\ne y} e^{(l_{xx'}-l_{xy})/2}\Bigr)
 
     With :math:`l_{xv}=-k\ln D(p_x\|q^v)` and :math:`l_{xx'}=-k\ln D(p_x\|p_{x'})` all sums are of ratios of divergences,
-    :math:`D_{xy}^k` over those from a rival centroid, of a rival sample from the own centroid, and from a rival sample. The
-    last two are means over n samples of other classes, times as many rivals as the first has, so they do not grow with the
+    :math:`D_{xy}^k` over those from a rival centroid, of a rival sample from the own centroid, and from a rival sample; these
+    last with half the exponent. The last two are means over n samples of other classes, times as many rivals as the first has, so they do not grow with the
     batch. They are zero where it has no other class.
 
     Args:
@@ -99,8 +104,8 @@ def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_le
     chosen = F.cross_entropy(logits, targets, reduction="none")
     if targets.is_floating_point():
         choosing = (targets * F.softplus(class_level - logits)).sum(dim=1)
-        apart = (targets * F.softplus(sample_level.unsqueeze(1) - logits)).sum(dim=1)
+        apart = (targets * F.softplus(sample_level.unsqueeze(1) - _BETWEEN_SAMPLES * logits)).sum(dim=1)
     else:
         own = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
-        choosing, apart = F.softplus(class_level[targets] - own), F.softplus(sample_level - own)
+        choosing, apart = F.softplus(class_level[targets] - own), F.softplus(sample_level - _BETWEEN_SAMPLES * own)
     return (chosen + choosing + apart) / 3
