@@ -122,7 +122,7 @@ def test_ratios_have_no_other_reduction(objective):
     for reduction in ("none", "sum"):
         with pytest.raises(
             ValueError,
-            match=r"needs an objective with a number for each sample \('harmonic', 'rivals' or 'released'\)",
+            match=r"needs an objective with a number for each sample \('rivals', 'harmonic' or 'released'\)",
         ):
             NCMILoss(C, D, objective, reduction=reduction)  # pyright: ignore[reportArgumentType]
 

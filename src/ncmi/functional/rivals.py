@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
 # Of the exponent between two samples: their divergence has the scatter of both in it, and the nearest of many samples says
 # less than the nearest centroid. With the whole exponent ten classes of Fashion-MNIST are learned worse than without.
 _BETWEEN_SAMPLES = 0.5
@@ -92,8 +91,8 @@ def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_le
 
     With :math:`l_{xv}=-k\ln D(p_x\|q^v)` and :math:`l_{xx'}=-k\ln D(p_x\|p_{x'})` all sums are of ratios of divergences,
     :math:`D_{xy}^k` over those from a rival centroid, of a rival sample from the own centroid, and from a rival sample; these
-    last with half the exponent. The last two are means over n samples of other classes, times as many rivals as the first has, so they do not grow with the
-    batch. They are zero where it has no other class.
+    last with half the exponent. The last two are means over n samples of other classes, times as many rivals as the first has,
+    so they do not grow with the batch. They are zero where it has no other class.
 
     Args:
         logits: (B, C).
