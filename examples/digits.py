@@ -20,7 +20,7 @@ from ncmi import CentroidClassifier, LinearProbe, NCMILoss, NCMIMetric, paramete
 NUM_CLASSES, NUM_FEATURES, BATCH_SIZE = 10, 64, 50
 
 # Chosen once: the best mean validation accuracy over 5 seeds and 30 epochs among the rates that --search prints.
-LEARNING_RATES = {"CE": 0.03, "NCMI": 0.3}
+LEARNING_RATES = {"CE": 0.03, "NCMI": 0.03}
 SEARCHED = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
