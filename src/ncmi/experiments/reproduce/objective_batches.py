@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ncmi.experiments.cells import Comparison
 from ncmi.experiments.reproduce.parts import PROBE, Part
+from ncmi.experiments.statistics import Spread
 from ncmi.experiments.table import markdown_table
 
 _RECIPE, _SEEDS = "fashion-mnist/small", 3
@@ -40,19 +41,25 @@ def batch_comparisons(factors: dict[str, list[str]]) -> dict[str, Comparison]:
     return {name: Comparison(_RECIPE, factors, _SEEDS, overrides=found.overrides) for name, found in BATCHES.items()}
 
 
-def batch_paragraphs(parts: Mapping[str, Part]) -> list[str]:
-    """Both losses by batch size, and how far the default's own decision moves; nothing before it has two sizes."""
+def batch_paragraphs(parts: Mapping[str, Part], losses: list[str]) -> list[str]:
+    """Each loss beside cross-entropy by batch size, and how far its own decision moves; nothing before it has two sizes."""
+    return [text for loss in losses for text in _of_loss(parts, loss)]
+
+
+def _of_loss(parts: Mapping[str, Part], loss: str) -> list[str]:
     run = [parts[name] for name in (*BATCHES, _REFERENCE)]
     run.sort(key=lambda part: (part.comparison.base.epochs, part.comparison.base.batch_size))
-    header = ["batch size", "epochs", "n", "ncmi, rate", "ce, head", "ce, probe", "ncmi, own", "ncmi, probe"]
-    body, own, epochs = [], {}, parts[_REFERENCE].comparison.base.epochs
+    header = ["batch size", "epochs", "n", "rate", "ce, head", "ce, probe", "own", "probe"]
+    body: list[list[str]] = []
+    own: dict[int, Spread] = {}
+    epochs = parts[_REFERENCE].comparison.base.epochs
     for part in run:
-        found = part.spread("own", "top1", loss="ncmi")
+        found = part.spread("own", "top1", loss=loss)
         if found is None:
             continue
         base = part.comparison.base
-        plan = next(plan for plan in part.plans if plan.factors["loss"] == "ncmi")
-        cells = [part.cell(decision, "top1", loss=loss) for loss in ("ce", "ncmi") for decision in ("own", PROBE)]
+        plan = next(plan for plan in part.plans if plan.factors["loss"] == loss)
+        cells = [part.cell(decision, "top1", loss=name) for name in ("ce", loss) for decision in ("own", PROBE)]
         body.append([str(base.batch_size), str(base.epochs), str(found.n), f"{plan.chosen:g}", *cells])
         if base.epochs == epochs:
             own[base.batch_size] = found
@@ -61,9 +68,10 @@ def batch_paragraphs(parts: Mapping[str, Part]) -> list[str]:
     low, high = (choose(own, key=lambda size: own[size].mean) for choose in (min, max))
     noise = max(found.deviation or 0.0 for found in own.values())
     return [
-        "**Batch sizes.** Fashion-MNIST, each loss at its own best rate; test set, top-1 in %. At equal epochs and, where a "
+        f"**Batch sizes, `{loss}`.** Fashion-MNIST, beside cross-entropy, each loss at its own best rate; test set, top-1 "
+        "in %. At equal epochs and, where a "
         "line has more of them, with as many steps as batches of 128.",
         markdown_table(header, body, left=2),
-        f"At {epochs} epochs the default's own decision moves by {100 * (own[high].mean - own[low].mean):.2f} points, between "
+        f"At {epochs} epochs its own decision moves by {100 * (own[high].mean - own[low].mean):.2f} points, between "
         f"batches of {low} and {high}; the largest standard deviation over seeds is {100 * noise:.2f}.",
     ]

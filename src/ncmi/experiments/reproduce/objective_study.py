@@ -65,7 +65,7 @@ def comparisons(scale: Scale) -> dict[str, Comparison]:
         **sets,
         **ratios,
         **baseline_comparisons(),
-        **batch_comparisons(_PAIR),
+        **batch_comparisons(_FINAL),
         **search_comparisons(),
     }
 
@@ -83,20 +83,21 @@ def needs(scale: Scale) -> list[str]:
 def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
-    compared = {name: part for name, part in parts.items() if name in _SETS and _has_default(part)}
-    left = [_title(name) for name, part in parts.items() if not (name in compared if name in _SETS else part.rows)]
+    compared = {name: part for name, part in parts.items() if name in _SETS and _ours(part)}
+    left = [_title(name) for name, part in parts.items() if not (_has(part, "ncmi") if name in _SETS else part.rows)]
     return Piece(
         paragraphs(
             "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
             "with 95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their "
-            "means on the test set: in favour of cross-entropy.",
+            "means on the test set: in favour of cross-entropy. Where the default has not run, `harmonic` stands in its "
+            "place, and the line says so.",
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
             *_objectives(parts["cifar100"], parts["ratios"]),
             *_finalists(parts),
             *baseline_paragraphs(parts),
-            *batch_paragraphs(parts),
+            *batch_paragraphs(parts, _FINALISTS),
             *search_paragraphs(parts),
             what_was_run(part for part in parts.values() if part.rows),
         ),
@@ -111,11 +112,20 @@ def _margins(parts: Mapping[str, Part]) -> str:
     for name, part in parts.items():
         for score, title in _scores(part).items():
             cells = [part.cell(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
-            cells += [part.cell(decision, score, **_factors(part, "ncmi")) for decision in _OURS]
-            n = len(part.by_seed("own", score, **_factors(part, "ncmi")))
+            cells += [part.cell(decision, score, **_factors(part, _ours(part))) for decision in _OURS]
+            n = len(part.by_seed("own", score, **_factors(part, _ours(part))))
             differences = [percent_difference(found, n) for found in _differences(part, score).values()]
-            body.append([_title(name), title, str(n), *cells, *differences])
+            body.append([_title(name) + _instead(part), title, str(n), *cells, *differences])
     return markdown_table(header, body, left=2)
+
+
+def _ours(part: Part) -> str:
+    """The loss that stands beside cross-entropy: the default, or the other finalist until it has run; else nothing."""
+    return next((loss for loss in _FINALISTS if _has(part, loss)), "")
+
+
+def _instead(part: Part) -> str:
+    return "" if _ours(part) == "ncmi" else "; `harmonic`"
 
 
 def _objectives(main: Part, ratios: Part) -> list[str]:
@@ -170,7 +180,7 @@ def _finalists(parts: Mapping[str, Part]) -> list[str]:
 
 def _differences(part: Part, score: str) -> dict[str, Interval | None]:
     """By decision of the default: its score minus that of cross-entropy's better decision."""
-    own = {decision: part.by_seed(decision, score, **_factors(part, "ncmi")) for decision in _OURS}
+    own = {decision: part.by_seed(decision, score, **_factors(part, _ours(part))) for decision in _OURS}
     return _differences_to(part, score, own)
 
 
@@ -189,15 +199,15 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
         for score, title in _scores(part).items():
             for decision, found in _differences(part, score).items():
                 if found is not None and found.low is not None and found.high is not None:
-                    what = f"{_title(name)} ({decision}, {title})"
+                    what = f"{_title(name)}{_instead(part)} ({decision}, {title})"
                     lines["above"] += [what] if found.low > 0 else []
                     lines["below"] += [what] if found.high < 0 else []
     return [f"wholly {side} zero: {'; '.join(found) or 'none'}." for side, found in lines.items()]
 
 
-def _has_default(part: Part) -> bool:
-    """Whether the default has run at every rate that its own is chosen from."""
-    return any(plan.runs for plan in part.plans if plan.factors["loss"] == "ncmi")
+def _has(part: Part, loss: str) -> bool:
+    """Whether a loss has run at every rate that its own is chosen from."""
+    return any(plan.runs for plan in part.plans if plan.factors["loss"] == loss)
 
 
 def _title(name: str) -> str:
