@@ -1,7 +1,7 @@
 """``objective-study``: ours: which objective and settings the default has, and how far it is ahead of cross-entropy where."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
 
 from ncmi.experiments.cells import Comparison
@@ -54,8 +54,9 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
 }
 
 
-def comparisons(scale: Scale) -> dict[str, Comparison]:
-    """The trainings; the study has one scale beside the trial."""
+@cache
+def comparisons(scale: Scale) -> Mapping[str, Comparison]:
+    """The trainings; the study has one scale beside the trial. Made once: they hold hundreds of configs."""
     if scale == "smoke":
         return {"digits": Comparison("digits", _PAIR, 2, [0.1], ["scale=smoke", "epochs=1", "data.train_size=256"])}
     # Ratios are so far behind that one seed and the rate of the others say it.
