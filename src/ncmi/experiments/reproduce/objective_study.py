@@ -172,7 +172,7 @@ def _finalists(parts: Mapping[str, Part]) -> list[str]:
     if not body:
         return []
     return [
-        "**The finalists.** The two best objectives of the search in whole trainings, each at its own best rate. Own decision "
+        "**The finalists.** The default and `harmonic` in whole trainings, each at its own best rate. Own decision "
         "on the validation part: top-1 in %, on bags the mean of macro F1 and macro AUC.",
         markdown_table(["set", "n", *_FINALISTS, "difference"], body),
         f"Ahead: {', '.join(f'{loss} on {count}' for loss, count in ahead.items())} of {len(body)}.",
