@@ -57,8 +57,8 @@ def validate(network: nn.Module, criterion: Criterion, loader: Batches, progress
     result. All ranks must hold the same network: after training under DDP with BatchNorm, whose running statistics differ
     from rank to rank, call :func:`ncmi.distributed.broadcast_state` first.
 
-    The loss is the mean over samples of what the criterion says batch by batch. For an objective that is itself a ratio of
-    means over a batch (``"theorem1"``, ``"centroid"``), it depends on how the set is cut into batches; ``ncmi`` does not.
+    The loss is the mean over samples of what the criterion says batch by batch. For an objective that compares samples
+    (``"rivals"``, ``"theorem1"``, ``"centroid"``), it depends on how the set is cut into batches; ``ncmi`` does not.
 
     Args:
         network: maps images to features (B, D).
