@@ -129,10 +129,10 @@ def test_two_machines_log_and_evaluate_every_sample_once(alone, together):
             assert outputs[0][key].equal(outputs[1][key]), (name, key)
         rows = RunFolder(together / name).rows()
         different = differences(rows, RunFolder(alone / name).rows())
-        # A ratio of means has a value for each batch; two ranks cut a set into other batches, and this is their mean.
+        # Rivals and ratios of means have a value for each batch; two ranks cut a set into others, and this is their mean.
         epochs = VALUES["epochs"]
-        ratios = {f"/{place}/validation_loss" for place in range(epochs)} if name == "theorem1" else set()
-        assert different.keys() == ratios, (name, different)
+        by_batch = {f"/{place}/validation_loss" for place in range(epochs)} if name != "ce" else set()
+        assert different.keys() == by_batch, (name, different)
         assert [row["epoch"] for row in rows] == list(range(1, epochs + 1))
         assert found["steps"] == expected["steps"] == epochs * (1001 // 63)
 
@@ -180,7 +180,8 @@ def test_a_killed_worker_is_started_again_and_the_run_goes_on(tmp_path, uninterr
         torchrun.finish(agent)
     assert_same_weights(folder.path, uninterrupted)
     assert [record["world_size"] for record in folder.read_json(folder.environment)["resumed"]] == [2]
-    assert differences(folder.rows(), RunFolder(uninterrupted).rows()) == {}
+    different = differences(folder.rows(), RunFolder(uninterrupted).rows())
+    assert all(key.endswith("/validation_loss") for key in different), different  # of other batches
 
 
 def test_a_terminated_launch_saves_and_one_process_goes_on(tmp_path, uninterrupted):
@@ -194,4 +195,5 @@ def test_a_terminated_launch_saves_and_one_process_goes_on(tmp_path, uninterrupt
     assert 0 < folder.read_checkpoint()["state"]["step"] < 20 * 15
     train(None, folder, resume=True, quiet=True)
     assert_same_weights(folder.path, uninterrupted)
-    assert differences(folder.rows(), RunFolder(uninterrupted).rows()) == {}
+    different = differences(folder.rows(), RunFolder(uninterrupted).rows())
+    assert all(key.endswith("/validation_loss") for key in different), different  # of other batches
