@@ -19,7 +19,7 @@ LAYERS = [
     {"checks", "buffers", "distributed", "tensor_files", "recipes"},
     {"models", "data"},
     {"center", "centroids", "objective", "weighting", "optim"},
-    {"presets", "baselines"},
+    {"presets", "baselines", "rivalry"},
     {"loss"},
     {"metric"},
     {"heads"},

@@ -3,7 +3,6 @@
 Shapes: B samples, C classes, D feature width.
 """
 
-import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,11 +15,10 @@ from ncmi.buffers import keep_precision
 from ncmi.center import EMACenter, NoCenter, make_center
 from ncmi.centroids import CENTROIDS, Centroids
 from ncmi.checks import check_features, check_sizes, check_targets, check_temperature, choose
-from ncmi.distributed import broadcast_state, gather_labels, gather_rows, max_over_ranks, sum_over_ranks, world_size
+from ncmi.distributed import broadcast_state, gather_labels, sum_over_ranks, world_size
 from ncmi.functional import (
     ClassStatistics,
     FeaturePoints,
-    LogDensity,
     NCMITerms,
     Ratio,
     SimplexPoint,
@@ -29,17 +27,12 @@ from ncmi.functional import (
     feature_point,
     gamma,
     ncmi,
-    rival_level,
-    rival_losses,
-    rivals_of_classes,
-    rivals_of_samples,
 )
 from ncmi.functional.simplex import Simplex
 from ncmi.objective import Objective, PerSample, RatioOfMeans, WithRivals, make_objective
 from ncmi.presets import preset_arguments
+from ncmi.rivalry import losses_with_rivals
 from ncmi.weighting import WeightedTargets, Weighting
-
-_BLOCK = 256  # rivals that a sample can have: enough to know the close ones by, and the cost stays linear in the batch
 
 
 class NoSeparation(ValueError):
@@ -203,37 +196,8 @@ class NCMILoss(nn.Module):
         centroids = self.centroids(dtype=dtype)
         if isinstance(objective, PerSample):
             return objective.function(points, centroids, labels.targets)
-        logits = objective.logits(points, centroids)
-        # Rivals count alike, whatever the weight of their class.
         classes = targets.to(dtype) if targets.is_floating_point() else labels.targets
-        found = rivals_of_classes(logits, classes, labels.valid)
-        peak = max_over_ranks(found.peak) if self.training else found.peak
-        total, count = found.total(peak), found.count
-        if self.training:
-            total, count = sum_over_ranks(total, count)
-        class_level = rival_level(total, count, peak, self.num_classes)
-        return rival_losses(logits, labels.targets, class_level, self._sample_level(objective, points, classes, labels))
-
-    def _sample_level(
-        self, objective: WithRivals, points: FeaturePoints, classes: Tensor, labels: WeightedTargets
-    ) -> Tensor:
-        """The level (B,) of each sample's rivals: those of other classes in its block of the global batch."""
-        point = SimplexPoint(points.probs, points.log_density)
-        if labels.valid is not None:
-            classes = torch.where(labels.valid, classes, -1)
-        everyone, theirs, own = point.log_density, classes, slice(0, len(classes))
-        if self.training:
-            everyone, theirs, own = gather_rows(everyone, classes)
-        levels = [everyone[:0].sum(dim=1)]  # a rank without samples takes part in the gradient's message, too
-        for block in _blocks(len(everyone)):
-            start, stop = max(block.start, own.start), min(block.stop, own.stop)
-            if start < stop:
-                rows = slice(start - own.start, stop - own.start)
-                logits = objective.logits(SimplexPoint(*(part[rows] for part in point)), LogDensity(everyone[block]))
-                place = slice(start - block.start, stop - block.start)
-                found = rivals_of_samples(logits, classes[rows], theirs[block], place)
-                levels.append(rival_level(found.total(found.peak), found.count, found.peak, self.num_classes))
-        return torch.cat(levels)
+        return losses_with_rivals(objective, points, centroids, labels, classes, over_ranks=self.training)
 
     def _mean_over_samples(self, losses: Tensor, points: FeaturePoints, labels: WeightedTargets) -> Tensor:
         if labels.weight is not None:
@@ -366,13 +330,6 @@ def full_precision(features: Tensor) -> AbstractContextManager:
     """A context without autocast."""
     kind = features.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
-
-
-def _blocks(size: int) -> list[slice]:
-    """Parts of a batch, as equal as they can be and of at most ``_BLOCK`` samples: each finds its rivals in its own."""
-    number = -(-size // _BLOCK)
-    edges = [size * index // number for index in range(number + 1)] if size else []
-    return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
 
 
 def _at_least_float32(features: Tensor) -> Tensor:
