@@ -158,7 +158,12 @@ def test_comparisons_join_where_all_else_is_equal(recipe):
     assert first.joined(Comparison(recipe, {"loss": ["focal", "ce"]}, 2, [0.1])) == Comparison(
         recipe, {"loss": ["ce", "ncmi", "focal"]}, 3, [0.1]
     )
-    for settings in ({"rates": [0.3]}, {"overrides": ["epochs=2"]}, {"factors": {"model": ["mlp"], "loss": ["ce"]}}):
+    for settings in (
+        {"rates": [0.3]},
+        {"rate_seeds": 2},
+        {"overrides": ["epochs=2"]},
+        {"factors": {"model": ["mlp"], "loss": ["ce"]}},
+    ):
         other = Comparison(**{"recipe": recipe, "factors": {"loss": ["ce"]}, "seeds": 3, "rates": [0.1], **settings})
         with pytest.raises(
             ValueError, match=f"holds another comparison: {next(iter(settings))} .* Name another folder with --out"
@@ -182,6 +187,8 @@ def test_names_are_readable_and_differ_with_the_config(recipe):
     [
         ({"seeds": 0}, "--seeds must be at least 1; got 0"),
         ({"rates": [0.1, -1.0]}, "--rates must be positive and finite; got -1"),
+        ({"seeds": 2, "rate_seeds": 3}, "--rate-seeds must lie between 1 and the number of seeds, 2; got 3"),
+        ({"rate_seeds": 0}, "--rate-seeds must lie between 1 and the number of seeds"),
         ({"overrides": ["seed=3"]}, "sets seed itself, from 0 on; got --set seed=3. Use --seeds"),
         ({"overrides": ["epoch=3"]}, "epoch is no setting"),
     ],

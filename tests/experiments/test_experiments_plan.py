@@ -42,6 +42,41 @@ def test_first_rates_then_seeds(recipe):
     assert make_plan(comparison, {"loss": "ce"}, by_fingerprint(rows)).finished
 
 
+def test_several_seeds_choose_by_their_mean(recipe):
+    comparison = Comparison(recipe, {"loss": ["ce"]}, 3, [0.1, 0.3, 1.0], rate_seeds=2)
+    plan = make_plan(comparison, {"loss": "ce"}, {})
+    cells = [(rate, seed) for rate in (0.1, 0.3, 1.0) for seed in (0, 1)]
+    assert (wanted(plan), plan.chosen, plan.later) == (cells, None, 1)
+    # At seed 0 alone 0.1 is ahead, and its next neighbour would be tried too.
+    scores = {(0.1, 0): 0.9, (0.1, 1): 0.5, (0.3, 0): 0.8, (0.3, 1): 0.8}
+    rows = [made_up_row(comparison, "ce", rate, seed, validation=value) for (rate, seed), value in scores.items()]
+    plan = make_plan(comparison, {"loss": "ce"}, by_fingerprint(rows))
+    assert (wanted(plan), plan.chosen) == ([(1.0, 0), (1.0, 1)], None), "a rate without all of its seeds has no score"
+    # A rate at which a seed fails has lost, whatever the others reach, and its other seeds need not run.
+    rows.append(made_up_row(comparison, "ce", 1.0, 0, failed="training diverged: far."))
+    plan = make_plan(comparison, {"loss": "ce"}, by_fingerprint(rows))
+    assert (wanted(plan), plan.chosen, plan.rates) == ([(0.3, 2)], 0.3, [0.1, 0.3, 1.0])
+    assert (sorted(plan.trials[0.1]), sorted(plan.runs), len(plan.all_runs)) == ([0, 1], [0, 1], 4)
+    rows.append(made_up_row(comparison, "ce", 0.3, 2))
+    plans = make_plans(comparison, by_fingerprint(rows))
+    assert plans[0].finished
+    notes = "\n".join(make_table(comparison, plans).notes)
+    assert "on validation in the mean of seeds 0 to 1, last epoch: ce 0.1, 0.3, 1 (failed)." in notes
+    assert "Seeds 0 to 1 have chosen the rate, and count." in notes
+
+
+def test_a_dry_run_lists_the_seeds_that_choose(recipe, tmp_path):
+    comparison = Comparison(recipe, {"loss": ["ce"]}, 3, [0.1, 0.3], rate_seeds=2)
+    file = RowFile(tmp_path / "out" / "rows.jsonl")
+    file.append(made_up_row(comparison, "ce", 0.1, 1, validation=0.9))
+    lines = describe(comparison, tmp_path / "out", tmp_path / "runs").splitlines()
+    assert lines[:2] == ["ce · rate 0.1 · seed 0: to run", "ce · rate 0.1 · seed 1: done · validation 90.00 %"]
+    assert lines[4:] == [
+        "ce: then seed 2 at the best rate",
+        f"cells left: 4, and more if a best rate is at the end of its grid. Rows are in {tmp_path / 'out'}.",
+    ]
+
+
 def test_the_choice_follows_the_headline_and_never_the_test_set(recipe):
     comparison = Comparison(recipe, {"loss": ["ce"]}, 1, [0.03, 0.1, 0.3])
     rows = []

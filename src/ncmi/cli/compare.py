@@ -19,6 +19,12 @@ def add_arguments(parser: Any) -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds each of them gets (by default 3)")
     parser.add_argument(
+        "--rate-seeds",
+        type=int,
+        default=1,
+        help="how many of them run at every rate, to choose it by their mean (by default 1; more for small validation parts)",
+    )
+    parser.add_argument(
         "--rates",
         type=str,
         help="learning rates to choose among, as 0.1,0.3,1 (by default the recipe's, a third and three times of it)",
@@ -51,6 +57,7 @@ def run(arguments: Any) -> int:
         arguments.seeds,
         _rates(arguments.rates),
         [override for group in arguments.set for override in group],
+        rate_seeds=arguments.rate_seeds,
     )
     out = Path(arguments.out or Path("results") / "compare" / comparison.folder_name)
     runs = Path("runs") / "compare" / comparison.folder_name

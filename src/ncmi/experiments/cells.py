@@ -53,6 +53,8 @@ class Comparison:
         rates: learning rates to choose among; by default the recipe's own and its neighbours.
         overrides: ``key=value`` settings for all.
         seed_keys: the settings that a seed goes to; by default those of the kind of data, which can have several splits.
+        rate_seeds: how many seeds run at every rate, the first ones, to choose it by their mean. More than one where a
+            validation part is small, as those of slides are.
 
     >>> comparison = Comparison("digits", {"loss": ["ce", "ncmi"]}, seeds=3)
     >>> comparison.groups, comparison.rates
@@ -67,10 +69,15 @@ class Comparison:
     rates: list[float] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
     seed_keys: tuple[str, ...] = ()
+    rate_seeds: int = 1
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise ValueError(f"compare: --seeds must be at least 1; got {self.seeds}.")
+        if not 1 <= self.rate_seeds <= self.seeds:
+            raise ValueError(
+                f"compare: --rate-seeds must lie between 1 and the number of seeds, {self.seeds}; got {self.rate_seeds}."
+            )
         for rate in self.rates:
             if not 0 < rate < math.inf:
                 raise ValueError(f"compare: --rates must be positive and finite; got {rate:g}.")
@@ -101,6 +108,11 @@ class Comparison:
     def groups(self) -> list[dict[str, str]]:
         """Every combination of the factors' values."""
         return [dict(zip(self.factors, values, strict=True)) for values in itertools.product(*self.factors.values())]
+
+    @property
+    def choosing_seeds(self) -> range:
+        """The seeds that run at every rate; the first alone where there is nothing to choose."""
+        return range(self.rate_seeds if len(self.rates) > 1 else 1)
 
     @cached_property
     def folder_name(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ncmi.checks import choose
 from ncmi.experiments.cells import Cell, Comparison
 from ncmi.experiments.folder import ComparisonFolder
-from ncmi.experiments.plan import Plan, make_plans
+from ncmi.experiments.plan import Plan, make_plans, plan_cells
 from ncmi.experiments.rows import Row, RowFile, make_row, no_validation, validation_score
 from ncmi.experiments.table import Table
 from ncmi.experiments.workers import Worker, Workers, count_cores
@@ -87,12 +87,11 @@ def describe(comparison: Comparison, out: Path, runs: Path) -> str:
     workers = Workers(runs, 1)
     lines, left = [], 0
     for plan in make_plans(comparison, rows):
-        cells = [Cell(plan.factors, rate, 0) for rate in plan.rates]
-        if plan.chosen is not None:
-            cells += [Cell(plan.factors, plan.chosen, seed) for seed in range(1, comparison.seeds)]
+        cells = plan_cells(comparison, plan)
         lines += [f"{cell.title}: {_state(comparison, cell, rows, workers)}" for cell in cells]
-        if plan.chosen is None and comparison.seeds > 1:
-            seeds = "seed 1" if comparison.seeds == 2 else f"seeds 1 to {comparison.seeds - 1}"
+        if plan.chosen is None and plan.later and len(comparison.rates) > 1:
+            first, last = comparison.seeds - plan.later, comparison.seeds - 1
+            seeds = f"seed {last}" if first == last else f"seeds {first} to {last}"
             lines.append(f"{plan.title}: then {seeds} at the best rate")
         left += len(plan.missing) + plan.later
     count = "nothing is left" if left == 0 else f"cells left: {left}, and more if a best rate is at the end of its grid"

@@ -62,7 +62,12 @@ def _coverage(comparison: Comparison, plans: list[Plan], reference: str | None) 
     """What deviations and intervals cover, and what not."""
     sentences = [f"Deviations and intervals are over {comparison.kind.covered}."]
     if len(comparison.rates) > 1:
-        sentences.append("Seed 0 has chosen the rate, and counts.")
+        count = comparison.rate_seeds
+        sentences.append(
+            "Seed 0 has chosen the rate, and counts."
+            if count == 1
+            else f"Seeds 0 to {count - 1} have chosen the rate, and count."
+        )
     errors = [error for plan in plans if (error := _sampling_error(comparison, plan)) is not None]
     if errors:
         sentences.append(
@@ -88,10 +93,13 @@ def _sampling_error(comparison: Comparison, plan: Plan) -> float | None:
 def _rates(comparison: Comparison, plans: list[Plan]) -> str:
     def tried(plan: Plan) -> str:
         return ", ".join(
-            f"{rate:g}{' (failed)' if 'failed' in plan.trials.get(rate, {}) else ''}" for rate in plan.rates
+            f"{rate:g}{' (failed)' if any('failed' in row for row in plan.trials[rate].values()) else ''}"
+            for rate in plan.rates
         )
 
-    how = f", chosen by {comparison.kind.criterion} on validation at seed 0, last epoch"
+    count = comparison.rate_seeds
+    where = "at seed 0" if count == 1 else f"in the mean of seeds 0 to {count - 1}"
+    how = f", chosen by {comparison.kind.criterion} on validation {where}, last epoch"
     return (
         f"Rates tried{how if len(comparison.rates) > 1 else ''}: "
         f"{'; '.join(f'{plan.title} {tried(plan)}' for plan in plans)}."

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from ncmi.experiments.cells import Cell, Comparison
 from ncmi.experiments.rates import search_rates
@@ -15,7 +16,7 @@ class Plan:
     Args:
         factors: the group.
         rates: the learning rates that are tried.
-        trials: rows of those that have run at seed 0.
+        trials: rows of the seeds that choose, by rate and seed, as far as they have run.
         chosen: the best of them on validation; ``None`` as long as some have not run.
         missing: the cells to run now; those at a rate that is not chosen yet come later.
         later: how many of those there will be at least.
@@ -24,7 +25,7 @@ class Plan:
 
     factors: dict[str, str]
     rates: list[float]
-    trials: dict[float, Row]
+    trials: dict[float, dict[int, Row]]
     chosen: float | None
     missing: list[Cell]
     later: int
@@ -48,8 +49,8 @@ class Plan:
     @property
     def all_runs(self) -> list[Row]:
         """The rows of all cells that came to their end, at other rates too."""
-        trials = [row for rate, row in self.trials.items() if rate != self.chosen and "failed" not in row]
-        return [*trials, *self.runs.values()]
+        others = (row for rate, rows in self.trials.items() if rate != self.chosen for row in rows.values())
+        return [*(row for row in others if "failed" not in row), *self.runs.values()]
 
     @property
     def failures(self) -> dict[int, str]:
@@ -58,37 +59,62 @@ class Plan:
 
 
 def make_plan(comparison: Comparison, factors: dict[str, str], rows: Mapping[str, Row]) -> Plan:
-    """The plan of a group: first every rate at seed 0, then every seed at the best one.
+    """The plan of a group: first every rate with the seeds that choose, then every seed at the best rate.
 
     Args:
         comparison: the whole.
         factors: the group.
         rows: finished cells by fingerprint.
     """
+    choose = len(comparison.rates) > 1  # one rate needs no choice, and so no validation part
+    choosing = comparison.choosing_seeds
 
-    def row(rate: float, seed: int) -> Row | None:
-        return rows.get(comparison.fingerprint(Cell(factors, rate, seed)))
+    def found(rate: float, seeds: range) -> dict[int, Row]:
+        cells = {seed: rows.get(comparison.fingerprint(Cell(factors, rate, seed))) for seed in seeds}
+        return {seed: row for seed, row in cells.items() if row is not None}
 
-    # One rate needs no choice, and so no validation part.
-    choose = len(comparison.rates) > 1
+    trials: dict[float, dict[int, Row]] = {}
     scores: dict[float, float | None] = {}
     while True:
         rates, chosen = search_rates(comparison.rates, scores)
-        new = {rate: found for rate in rates if rate not in scores and (found := row(rate, 0)) is not None}
+        trials |= {rate: found(rate, choosing) for rate in rates if rate not in trials}
+        new = {
+            rate: _score(trials[rate], choose) for rate in rates if rate not in scores and _done(trials[rate], choosing)
+        }
         if not new:
             break
-        scores |= {rate: validation_score(found) if choose else 0.0 for rate, found in new.items()}
-    trials = {rate: found for rate in rates if (found := row(rate, 0)) is not None}
+        scores |= new
     if chosen is None:
-        missing = [Cell(factors, rate, 0) for rate in rates if rate not in scores]
-        return Plan(factors, rates, trials, None, missing, comparison.seeds - 1, {})
-    done = {seed: found for seed in range(comparison.seeds) if (found := row(chosen, seed)) is not None}
-    if "failed" in done[0] and choose:  # every rate failed; more seeds would not help
+        open_rates = [rate for rate in rates if rate not in scores]
+        missing = [Cell(factors, rate, seed) for rate in open_rates for seed in choosing if seed not in trials[rate]]
+        return Plan(factors, rates, trials, None, missing, comparison.seeds - len(choosing), {})
+    done = found(chosen, range(comparison.seeds))
+    if scores[chosen] is None:  # every rate failed; more seeds would not help
         return Plan(factors, rates, trials, chosen, [], 0, done)
     missing = [Cell(factors, chosen, seed) for seed in range(comparison.seeds) if seed not in done]
     return Plan(factors, rates, trials, chosen, missing, 0, done)
 
 
+def _done(runs: Mapping[int, Row], choosing: range) -> bool:
+    """Whether a rate's score is known: a failure is enough."""
+    return len(runs) == len(choosing) or any("failed" in row for row in runs.values())
+
+
+def _score(runs: Mapping[int, Row], choose: bool) -> float | None:
+    """What a rate is chosen by; ``None`` if it failed."""
+    values = [validation_score(row) if choose else 0.0 for row in runs.values()]
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
 def make_plans(comparison: Comparison, rows: Mapping[str, Row]) -> list[Plan]:
     """The plans of all groups."""
     return [make_plan(comparison, factors, rows) for factors in comparison.groups]
+
+
+def plan_cells(comparison: Comparison, plan: Plan) -> list[Cell]:
+    """The cells that a plan calls for so far, done or not."""
+    pairs = [(rate, seed) for rate in plan.rates for seed in comparison.choosing_seeds]
+    chosen = comparison.rates[0] if len(comparison.rates) == 1 else plan.chosen
+    pairs += [(chosen, seed) for seed in range(comparison.seeds) if chosen is not None]
+    return [Cell(plan.factors, rate, seed) for rate, seed in dict.fromkeys(pairs)]

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ncmi.experiments.cells import Cell, Comparison
+from ncmi.experiments.cells import Comparison
 from ncmi.experiments.losses import loss_views
-from ncmi.experiments.plan import make_plans
+from ncmi.experiments.plan import make_plans, plan_cells
 from ncmi.experiments.reproduce.item import Item, Place
 from ncmi.experiments.rows import Row
 from ncmi.experiments.take_over import read_others, row_files
@@ -84,13 +84,9 @@ def describe_item(item: Item, place: Place, tflops: float = TFLOPS, results: Pat
 
 
 def _runs(name: str, comparison: Comparison, rows: Mapping[str, Row]) -> Iterator[_Run]:
-    """The cells that the rows call for so far: every rate at seed 0, and every seed at the best rate once it is known."""
+    """The cells that the rows call for so far."""
     for plan in make_plans(comparison, rows):
-        chosen = comparison.rates[0] if len(comparison.rates) == 1 else plan.chosen
-        cells = {(rate, 0): None for rate in plan.rates}
-        cells |= {(chosen, seed): None for seed in range(comparison.seeds) if chosen is not None}
-        for rate, seed in cells:
-            cell = Cell(plan.factors, rate, seed)
+        for cell in plan_cells(comparison, plan):
             yield _Run(name, comparison.config(cell), rows.get(comparison.fingerprint(cell)))
 
 

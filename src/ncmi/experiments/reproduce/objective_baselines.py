@@ -40,7 +40,7 @@ def _bag_losses() -> dict[str, list[str]]:
 
 def _bags(recipe: str) -> Comparison:
     # Exact fits of class means and neighbours would take as long as the training.
-    return Comparison(recipe, _bag_losses(), 3, overrides=[f"decisions=[own, {PROBE}]"])
+    return Comparison(recipe, _bag_losses(), 3, overrides=[f"decisions=[own, {PROBE}]"], rate_seeds=3)
 
 
 BASELINES = {
