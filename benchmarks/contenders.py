@@ -105,6 +105,7 @@ CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "centroid": _ncmi("centroid"),
     "released": _ncmi("released"),
     "harmonic": _ncmi("harmonic"),
+    "rivals": _ncmi("rivals"),
     "theorem1, sparse": _ncmi("theorem1", sparse=True),
     "centroid, sparse": _ncmi("centroid", sparse=True),
 }

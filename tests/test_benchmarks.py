@@ -12,7 +12,17 @@ from benchmarks.estimators import measure, render
 from benchmarks.head import machine
 
 ROOT = Path(__file__).parents[1]
-HEADS = ["cross-entropy", "focal", "SupCon", "authors' formula", "theorem1", "centroid", "released", "harmonic"]
+HEADS = [
+    "cross-entropy",
+    "focal",
+    "SupCon",
+    "authors' formula",
+    "theorem1",
+    "centroid",
+    "released",
+    "harmonic",
+    "rivals",
+]
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
