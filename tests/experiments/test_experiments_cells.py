@@ -158,9 +158,11 @@ def test_comparisons_join_where_all_else_is_equal(recipe):
     assert first.joined(Comparison(recipe, {"loss": ["focal", "ce"]}, 2, [0.1])) == Comparison(
         recipe, {"loss": ["ce", "ncmi", "focal"]}, 3, [0.1]
     )
+    chosen = first.joined(Comparison(recipe, {"loss": ["ce"]}, 2, [0.1], rate_seeds=2))
+    assert (chosen.seeds, chosen.rate_seeds) == (3, 2)
+    assert chosen.joined(first) == chosen
     for settings in (
         {"rates": [0.3]},
-        {"rate_seeds": 2},
         {"overrides": ["epochs=2"]},
         {"factors": {"model": ["mlp"], "loss": ["ce"]}},
     ):

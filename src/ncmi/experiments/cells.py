@@ -163,10 +163,10 @@ class Comparison:
         return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', readable)}-{self.fingerprint(cell)[:12]}"
 
     def joined(self, other: "Comparison") -> "Comparison":
-        """Both comparisons as one: all values of their factors, and the larger number of seeds; else they must be equal."""
+        """Both comparisons as one: all values of their factors, and the larger numbers of seeds; else they must be equal."""
         own, others = self.to_dict(), other.to_dict()
         for record in (own, others):
-            del record["seeds"]
+            del record["seeds"], record["rate_seeds"]
             record["factors"] = list(record["factors"])
         differences = [f"{key} {own[key]} there, {others[key]} here" for key in own if own[key] != others[key]]
         if differences:
@@ -174,7 +174,12 @@ class Comparison:
                 f"compare: the folder holds another comparison: {'; '.join(differences)}. Name another folder with --out."
             )
         factors = {key: list(dict.fromkeys([*self.factors[key], *other.factors[key]])) for key in self.factors}
-        return replace(self, factors=factors, seeds=max(self.seeds, other.seeds))
+        return replace(
+            self,
+            factors=factors,
+            seeds=max(self.seeds, other.seeds),
+            rate_seeds=max(self.rate_seeds, other.rate_seeds),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON can hold it."""
