@@ -8,7 +8,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from ncmi.distributed import gather_rows, max_over_ranks, sum_over_ranks
+from ncmi.distributed import gather_rows, max_over_ranks, sum_over_ranks, world_size
 from ncmi.functional import (
     FeaturePoints,
     LogDensity,
@@ -54,21 +54,24 @@ def losses_with_rivals(
         point = SimplexPoint(points.probs[rows], points.log_density[rows])
         # Centroids and samples in one product.
         found = objective.logits(point, LogDensity(torch.cat([centroids.log_density, everyone[block]])))
-        logits.append(found[:, :num_classes])
+        chosen, among = found.split([num_classes, block.stop - block.start], dim=1)
+        logits.append(chosen)
         place = slice(own.start + rows.start - block.start, own.start + rows.stop - block.start)
-        rivals = rivals_of_samples(found[:, num_classes:], counted[rows], theirs[block], place)
-        levels.append(_level(rivals, num_classes, over_ranks=False))
+        rivals = rivals_of_samples(among, counted[rows], theirs[block], place)
+        levels.append(rival_level(rivals, num_classes))
     of_all = torch.cat(logits)
-    class_level = _level(rivals_of_classes(of_all, classes, labels.valid), num_classes, over_ranks)
+    rivals = rivals_of_classes(of_all, classes, labels.valid)
+    class_level = rival_level(_over_ranks(rivals) if over_ranks else rivals, num_classes)
     return rival_losses(of_all, labels.targets, class_level, torch.cat(levels))
 
 
-def _level(rivals: Rivals, num_classes: int, over_ranks: bool) -> Tensor:
-    if not over_ranks:
-        return rival_level(rivals.total(rivals.peak), rivals.count, rivals.peak, num_classes)
-    peak = max_over_ranks(rivals.peak)
-    total, count = sum_over_ranks(rivals.total(peak), rivals.count)
-    return rival_level(total, count, peak, num_classes)
+def _over_ranks(rivals: Rivals) -> Rivals:
+    """Those of all ranks; one without samples has sums of −∞, which weigh nothing."""
+    if world_size() == 1:
+        return rivals
+    peak = max_over_ranks(rivals.log_total.detach())
+    total, count = sum_over_ranks((rivals.log_total - peak).exp(), rivals.count)
+    return Rivals(peak + total.log(), count)
 
 
 def _own_blocks(size: int, own: slice) -> list[tuple[slice, slice]]:

@@ -24,16 +24,12 @@ from ncmi.functional import (
 EXPONENTS = st.floats(0.05, 12)
 
 
-def level(found, num_classes):
-    return rival_level(found.total(found.peak), found.count, found.peak, num_classes)
-
-
 def losses(logits, among, targets, valid=None):
     """All steps on one rank, from the logits of centroids and of other samples."""
     num_classes = logits.shape[1]
     theirs = targets if valid is None else torch.where(valid, targets, -1)
-    class_level = level(rivals_of_classes(logits, targets, valid), num_classes)
-    sample_level = level(rivals_of_samples(among, targets, theirs, slice(0, len(targets))), num_classes)
+    class_level = rival_level(rivals_of_classes(logits, targets, valid), num_classes)
+    sample_level = rival_level(rivals_of_samples(among, targets, theirs, slice(0, len(targets))), num_classes)
     return rival_losses(logits, targets, class_level, sample_level)
 
 
@@ -72,12 +68,16 @@ def test_samples_that_do_not_count_are_no_rivals():
 def test_no_sample_is_its_own_rival():
     targets = soft_labels(6, 3)
     assert float((targets * targets).sum(dim=1).min()) < 0.9, "some is of two classes, and so of another than itself"
-    among = normal(6, 6)
+    among = normal(6, 6).requires_grad_()
     found = rivals_of_samples(among, targets, targets, slice(0, 6))
-    assert bool((found.logits.diagonal() == -math.inf).all())
+    (grad,) = torch.autograd.grad(found.log_total.sum(), among)
+    assert bool((grad.diagonal() == 0).all())
+    torch.testing.assert_close(
+        grad.sum(dim=1), torch.full_like(grad[0], 0.5), msg="others share a half, k between samples"
+    )
     # Second to fourth of six.
     part = rivals_of_samples(among[1:4], targets[1:4], targets, slice(1, 4))
-    assert torch.equal(part.logits, found.logits[:, 1:4])
+    torch.testing.assert_close(part, type(part)(found.log_total[1:4], found.count[1:4]))
 
 
 def test_no_rivals_leave_the_choice_of_a_centroid():

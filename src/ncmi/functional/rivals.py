@@ -16,28 +16,21 @@ from torch import Tensor
 # Of the exponent between two samples: their divergence has the scatter of both in it, and the nearest of many samples says
 # less than the nearest centroid. With the whole exponent ten classes of Fashion-MNIST are learned worse than without.
 _BETWEEN_SAMPLES = 0.5
+# The logit of what is no rival: nothing in a sum beside any other. A sum of −∞ alone would have no gradient.
+_NEVER = -1e30
 
 
 class Rivals(NamedTuple):
     """Samples that a class, or a sample, is compared with.
 
     Args:
-        logits: (R, K), larger where rival and class, or sample, are nearer; −∞ where a row is no rival of a column.
+        log_total: logarithm of the sum of exp(logit) over them (K,), larger where they are nearer; −1e30 or less if
+            there are none.
         count: how many each has, (K,).
     """
 
-    logits: Tensor
+    log_total: Tensor
     count: Tensor
-
-    @property
-    def peak(self) -> Tensor:
-        """The largest logit of each column (K,), without a gradient; −∞ where there are no rivals."""
-        floor = self.logits.new_full((1, self.logits.shape[1]), -math.inf)  # for a rank without samples
-        return torch.cat([self.logits.detach(), floor]).amax(dim=0)
-
-    def total(self, peak: Tensor) -> Tensor:
-        """Sums (K,) of exp(logit − peak); ``peak`` (K,) is the largest of all ranks."""
-        return (self.logits - peak.masked_fill(peak == -math.inf, 0.0)).exp().sum(dim=0)
 
 
 def rivals_of_classes(logits: Tensor, targets: Tensor, valid: Tensor | None = None) -> Rivals:
@@ -48,11 +41,13 @@ def rivals_of_classes(logits: Tensor, targets: Tensor, valid: Tensor | None = No
         targets: class indices (B,), or soft labels (B, C), of which t is a share 1 − t of a sample of other classes.
         valid: False for samples that do not count, (B,).
     """
-    own = targets if targets.is_floating_point() else F.one_hot(targets, logits.shape[1]).to(logits.dtype)
-    share = (1 - own).clamp_min(0)
+    if targets.is_floating_point():
+        share = (1 - targets).clamp_min(0)
+    else:
+        share = targets.unsqueeze(1) != torch.arange(logits.shape[1], device=logits.device)
     if valid is not None:
         share = share * valid.unsqueeze(1)
-    return Rivals(logits + share.log(), share.sum(dim=0))
+    return _rivals(logits, share, dim=0)
 
 
 def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, own: slice) -> Rivals:
@@ -67,18 +62,24 @@ def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, ow
     """
     if targets.is_floating_point():
         share = (their_targets.sum(dim=1) - targets @ their_targets.T).clamp_min(0)
+        places = torch.arange(len(their_targets), device=logits.device)
+        share = share.masked_fill(places[own].unsqueeze(1) == places, 0.0)
     else:
-        share = ((targets.unsqueeze(1) != their_targets) & (their_targets >= 0)).to(logits.dtype)
-    places = torch.arange(len(their_targets), device=logits.device)
-    share = share.masked_fill(places[own].unsqueeze(1) == places, 0.0)
-    return Rivals((_BETWEEN_SAMPLES * logits + share.log()).T, share.sum(dim=1))
+        share = (targets.unsqueeze(1) != their_targets) & (their_targets >= 0)
+    return _rivals(_BETWEEN_SAMPLES * logits, share, dim=1)
 
 
-def rival_level(total: Tensor, count: Tensor, peak: Tensor, num_classes: int) -> Tensor:
-    """The logit (K,) that would weigh as much as C − 1 average rivals; −∞ where there is none."""
-    some = count > 0
-    mean = torch.where(some, total, 1.0) / torch.where(some, count, 1.0)
-    return torch.where(some, peak + mean.log() + math.log(num_classes - 1), -math.inf)
+def _rivals(logits: Tensor, share: Tensor, dim: int) -> Rivals:
+    """Sums over rivals of which only a share counts: a number, or yes or no."""
+    weighted = (
+        logits.masked_fill(~share, _NEVER) if share.dtype == torch.bool else logits + share.log().clamp_min(_NEVER)
+    )
+    return Rivals(weighted.logsumexp(dim), share.sum(dim, dtype=logits.dtype))
+
+
+def rival_level(rivals: Rivals, num_classes: int) -> Tensor:
+    """The logit (K,) that would weigh as much as C − 1 average rivals; far below all others where there is none."""
+    return rivals.log_total - torch.where(rivals.count > 0, rivals.count, 1.0).log() + math.log(num_classes - 1)
 
 
 def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_level: Tensor) -> Tensor:
