@@ -58,10 +58,11 @@ class NCMILoss(nn.Module):
     Args:
         num_classes: C.
         num_features: D.
-        objective: ``"rivals"`` (default; no two classes can merge unseen), ``"harmonic"`` (its first third, in which a
-            sample's loss does not depend on the rest of the batch), ``"theorem1"`` (the paper's, corrected),
-            ``"centroid"`` (ratio of means, separation from the centroids), ``"released"`` (the published script's), or a
-            ``RatioOfMeans`` / ``PerSample`` / ``WithRivals`` around a function of your own.
+        objective: ``"rivals"`` (default; no two classes can merge unseen; compares the samples of a batch, in ``eval()``
+            too), ``"harmonic"`` (its first third, in which a sample's loss does not depend on the rest of the batch),
+            ``"theorem1"`` (the paper's, corrected), ``"centroid"`` (ratio of means, separation from the centroids),
+            ``"released"`` (the published script's), or a ``RatioOfMeans`` / ``PerSample`` / ``WithRivals`` around a function
+            of your own.
         temperature: τ; 0.2 was the best of the authors' logged runs.
         centroids: ``"learned"`` (SGD on ξ, Algorithm 1), ``"ema"`` (tracked class means), ``"fixed"``, or a module of
             ``ncmi.centroids`` with settings of its own.
@@ -260,8 +261,8 @@ class NCMILoss(nn.Module):
             )
             raise NoSeparation(
                 f"NCMILoss: a ratio of means needs samples of two or more classes with different outputs in the batch, but "
-                f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which needs no pairs; in a recipe "
-                "also loss.options.memory, a number of past vectors to compare with."
+                f"{reason}. Use larger or class-balanced batches, or objective='harmonic', which compares no samples; in a "
+                "recipe also loss.options.memory, a number of past vectors to compare with."
             )
         if self.training and not bool(self.fallback_steps):
             warnings.warn(

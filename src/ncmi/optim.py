@@ -17,8 +17,9 @@ def parameter_groups(
         loss: the loss; fixed or tracked centroids have no parameters and add no group.
         lr: the network's learning rate.
         weight_decay: the network's weight decay.
-        centroid_lr: ξ's learning rate. 1 suits SGD whatever ``lr`` is, because gradients at ξ are small (a divergence is about
-            1e-3). Adam and AdamW rescale gradients: there ten times the network's rate is a place to start from.
+        centroid_lr: ξ's learning rate. 1 suits SGD whatever ``lr`` is, because ξ is long (1/τ = 5) and its gradients are small
+            beside that, whatever D. Adam and AdamW rescale gradients: there ten times the network's rate is a place to
+            start from.
 
     >>> from torch import nn, optim
     >>> from ncmi import NCMILoss

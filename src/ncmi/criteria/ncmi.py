@@ -112,8 +112,8 @@ def _make_memory(loss: NCMILoss, size: int) -> FeatureMemory | None:
         return None
     if not isinstance(loss.objective, RatioOfMeans):
         raise ValueError(
-            f"loss: memory={size} is for a ratio of means (objectives 'theorem1' and 'centroid'); {loss.objective.name} is a "
-            "number for each sample and needs no pairs. Leave out memory."
+            f"loss: memory={size} is for a ratio of means (objectives 'theorem1' and 'centroid'); got {loss.objective.name}. "
+            "Leave out memory; for one bag a step take objective 'harmonic'."
         )
     return FeatureMemory(size, loss.num_features)
 

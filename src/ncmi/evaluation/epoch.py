@@ -58,7 +58,8 @@ def validate(network: nn.Module, criterion: Criterion, loader: Batches, progress
     from rank to rank, call :func:`ncmi.distributed.broadcast_state` first.
 
     The loss is the mean over samples of what the criterion says batch by batch. For an objective that compares samples
-    (``"rivals"``, ``"theorem1"``, ``"centroid"``), it depends on how the set is cut into batches; ``ncmi`` does not.
+    (``"rivals"``, ``"theorem1"``, ``"centroid"``), it depends on how the set is cut into batches, which should be of mixed
+    classes; ``ncmi`` does not.
 
     Args:
         network: maps images to features (B, D).

@@ -1,4 +1,4 @@
-"""The four objectives, as pure functions of points, labels and centroids.
+"""Four objectives, as pure functions of points, labels and centroids.
 
 Shapes: B samples, C classes, D feature width, K rows of the statistics.
 
@@ -22,9 +22,9 @@ from ncmi.functional.kernels import may_look
 from ncmi.functional.simplex import Centroids, Points
 from ncmi.functional.statistics import ClassStatistics
 
-# k of `harmonic`: of those tried in objective-study the best on sets of 2 to 100 classes. Competitors add up: with C − 1 at
-# equal distance the own centroid must be nearer by (C − 1)^(1/k) to have half of the probability, 1.8 for C = 100. A larger
-# exponent is slower to start.
+# k of `harmonic` and `rivals`: of those tried in objective-study the best on sets of 2 to 100 classes. Competitors add up:
+# with C − 1 at equal distance the own centroid must be nearer by (C − 1)^(1/k) to have half of the probability, 1.8 for
+# C = 100. A larger exponent is slower to start.
 EXPONENT = 8.0
 
 
@@ -99,7 +99,7 @@ def harmonic(points: Points, centroids: Centroids, targets: Tensor, exponent: fl
 def harmonic_logits(points: Points, centroids: Centroids, exponent: float = EXPONENT) -> Tensor:
     r"""Logits (B, C) of which :func:`harmonic` is the cross-entropy, :math:`-k\ln D(p_x\|q^v)`: the largest is the nearest.
 
-    Their softmax is the probability of each class that a network trained with ``harmonic`` states.
+    Their softmax is the probability of each class that a network trained with ``harmonic`` or ``rivals`` states.
 
     The logarithm has a pole at D = 0, and the matrix product that gives D resolves no more than four times the type's machine
     epsilon (float32: 5e-7, the worst error seen is 3e-7): smaller divergences are set to it, which also keeps the gradient

@@ -102,8 +102,8 @@ class OptimizerConfig:
         backbone_lr: factor on the network's rate, for fine-tuning; 0 freezes the network, its batch statistics included.
         clip_norm: largest norm of the gradient of network and head; by default any.
         micro_batch: send the batch through the network in parts of so many samples and recompute their activations in the
-            backward pass. The loss still sees the whole batch, so a ratio stays exact; it saves memory and costs one more
-            forward pass.
+            backward pass. The loss still sees the whole batch, so that what compares samples stays exact; it saves
+            memory and costs one more forward pass.
     """
 
     name: Literal["sgd", "adamw"] = "sgd"

@@ -27,8 +27,8 @@ class Task(nn.Module):
         criterion: their loss and decision.
         frozen: the network does not learn, and stays in evaluation mode.
         micro_batch: samples that go through the network at a time. Activations of the parts are recomputed in the backward
-            pass, one part after the other, while the loss sees all features at once: what a ratio of means needs. Batch
-            normalisation takes the statistics of each part.
+            pass, one part after the other, while the loss sees all features at once: what ``rivals`` and a ratio of means
+            need. Batch normalisation takes the statistics of each part.
     """
 
     def __init__(self, network: nn.Module, criterion: Criterion, frozen: bool = False, micro_batch: int | None = None):

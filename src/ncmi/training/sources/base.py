@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from ncmi.data import Flips
+from ncmi.data.keyed import permutation
 from ncmi.data.loaders import Loader
 from ncmi.training.processes import Processes
 
@@ -16,7 +17,7 @@ class Source:
     Args:
         class_names: C names; the class index is the position.
         train: what is learned from; it has a length and ``targets``.
-        validation: what choices are made on, if there is such a part.
+        validation: what choices are made on, if there is such a part; its samples are taken in a mixed order.
         test: touched once, at the end.
     """
 
@@ -24,6 +25,9 @@ class Source:
 
     def __init__(self, class_names: Sequence[str], train: Any, validation: Any | None, test: Any | None):
         self.class_names = tuple(class_names)
+        if validation is not None:
+            # A folder's images come class by class; an objective that compares the samples of a batch wants others, too.
+            validation = validation.subset(permutation(len(validation), seed=0))
         self.train, self.validation, self.test = train, validation, test
         missing = (train.targets.bincount(minlength=self.num_classes) == 0).nonzero().flatten().tolist()
         if missing:
