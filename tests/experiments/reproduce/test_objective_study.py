@@ -28,7 +28,7 @@ def table_after(text, title):
 def test_margins_are_to_the_better_decision_of_cross_entropy(tmp_path):
     item, place = fill(tmp_path, "objective-study", "small", shares, fitted=0.48)
     table = table_after(item.piece(place).markdown, "**The default against cross-entropy.**")
-    (line,) = (line for line in table if line[0].startswith("CIFAR-100, 20,000"))
+    (line,) = (line for line in table if line[0].startswith("CIFAR-100, 20,000 images, 15"))
     assert line[:3] == ["CIFAR-100, 20,000 images, 15 epochs, D = 128", "top-1", "5"]
     assert line[3:8] == ["40.00 ± 0.00", "45.00 ± 0.00", "44.00 ± 0.00", "48.00 ± 0.00", "50.00 ± 0.00"]
     assert [cell.split()[0] for cell in line[8:]] == ["−1.00", "+3.00", "+5.00"]

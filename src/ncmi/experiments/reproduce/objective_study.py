@@ -39,6 +39,11 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
         partial(Comparison, "cifar100/medium", _FINAL, 5),
     ),
     "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _FINAL, 3)),
+    "cifar100-long": (
+        "CIFAR-100, 20,000 images, 60 epochs, D = 128",
+        # The rate that every loss has chosen for a quarter of the epochs.
+        partial(Comparison, "cifar100/medium", _PAIR, 1, [0.3], ["epochs=60"]),
+    ),
     "narrow": (
         "CIFAR-100, 10,000 images, 8 epochs, D = 64 < C",
         partial(Comparison, "cifar100/small", _FINAL, 3, overrides=["model=resnet8_slim", *_FASTER]),
