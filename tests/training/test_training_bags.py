@@ -44,11 +44,13 @@ def setup(folder, *overrides):
 
 
 def parts(source):
-    return [getattr(source, part).slides for part in ("train", "validation", "test")]
+    """The slides of each part; the validation part is mixed."""
+    return [source.train.slides, tuple(sorted(source.validation.slides)), source.test.slides]
 
 
 def named(bags, split):
-    return [bags.subset(indices).slides for indices in split]
+    train, validation, test = (bags.subset(indices).slides for indices in split)
+    return [train, tuple(sorted(validation)), test]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def _bags(recipe: str) -> Comparison:
 
 BASELINES = {
     "baselines-cifar100": BaselineSet("CIFAR-100", lambda: Comparison("cifar100/small", _losses(), 3)),
-    "baselines-fashion-mnist": BaselineSet("Fashion-MNIST", lambda: Comparison("fashion-mnist/small", _losses(), 3)),
-    "baselines-digits": BaselineSet("digits", lambda: Comparison("digits", _losses(), 5)),
+    "baselines-fashion-mnist": BaselineSet(
+        "Fashion-MNIST", lambda: Comparison("fashion-mnist/small", _losses(), 3, rate_seeds=3)
+    ),
+    "baselines-digits": BaselineSet("digits", lambda: Comparison("digits", _losses(), 5, rate_seeds=5)),
     "baselines-tcga-lung": BaselineSet("lung bags, F1", partial(_bags, "wsi/tcga-lung"), "macro_f1"),
     "baselines-tcga-brca": BaselineSet("breast bags, F1", partial(_bags, "wsi/tcga-brca"), "macro_f1"),
 }

@@ -38,7 +38,10 @@ BATCHES = {
 
 def batch_comparisons(factors: dict[str, list[str]]) -> dict[str, Comparison]:
     """The trainings, of the losses in ``factors``."""
-    return {name: Comparison(_RECIPE, factors, _SEEDS, overrides=found.overrides) for name, found in BATCHES.items()}
+    return {
+        name: Comparison(_RECIPE, factors, _SEEDS, overrides=found.overrides, rate_seeds=_SEEDS)
+        for name, found in BATCHES.items()
+    }
 
 
 def batch_paragraphs(parts: Mapping[str, Part], losses: list[str]) -> list[str]:
