@@ -1,6 +1,6 @@
 """``objective-study``: ours: which objective and settings the default has, and how far it is ahead of cross-entropy where."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from statistics import fmean
 
@@ -23,14 +23,15 @@ from ncmi.experiments.table import markdown_table, percent, percent_difference
 _PAIR = {"loss": ["ce", "ncmi"]}
 _FINALISTS = ["ncmi", HARMONIC]
 _FINAL = {"loss": ["ce", *_FINALISTS]}
-_OURS = ("own", FITTED, PROBE)  # decisions of NCMI
+_DECISIONS = ("own", FITTED, PROBE)
 _FASTER = ["engine.channels_last=true"]  # by half and more on a CPU
 
 
-# Where a run takes seconds, all seeds choose the rate: one run finds the best by chance, most of all on bags, whose validation
-# parts have about ninety slides.
-def _short(recipe: str, seeds: int, **factors: list[str]) -> Comparison:
-    return Comparison(recipe, {**factors, **_FINAL}, seeds, rate_seeds=seeds)
+# Where a run takes a minute or less, all seeds choose the rate: one run finds the best by chance, most of all on bags, whose
+# validation parts have about ninety slides.
+def _short(recipe: str, seeds: int, *, model: str = "", overrides: Sequence[str] = ()) -> Comparison:
+    factors = {"model": [model], **_FINAL} if model else _FINAL
+    return Comparison(recipe, factors, seeds, overrides=list(overrides), rate_seeds=seeds)
 
 
 # Where the default stands against cross-entropy: a title for each part, and its trainings.
@@ -42,22 +43,22 @@ _SETS: dict[str, tuple[str, Callable[[], Comparison]]] = {
     "cifar100-short": ("CIFAR-100, 10,000 images, 8 epochs, D = 128", partial(Comparison, "cifar100/small", _FINAL, 3)),
     "cifar100-long": (
         "CIFAR-100, 20,000 images, 60 epochs, D = 128",
-        # The rate that every loss has chosen for a quarter of the epochs.
+        # The rate that all three losses have chosen for a quarter of the epochs.
         partial(Comparison, "cifar100/medium", _PAIR, 1, [0.3], ["epochs=60"]),
     ),
     "narrow": (
         "CIFAR-100, 10,000 images, 8 epochs, D = 64 < C",
-        partial(Comparison, "cifar100/small", _FINAL, 3, overrides=["model=resnet8_slim", *_FASTER]),
+        partial(_short, "cifar100/small", 3, overrides=["model=resnet8_slim", *_FASTER]),
     ),
     "wide": (
         "CIFAR-100, 10,000 images, 8 epochs, twice as wide, D = 256",
-        # The rate that every loss has chosen at half the width.
+        # The rate that cross-entropy and harmonic have chosen at half the width.
         partial(Comparison, "cifar100/small", _FINAL, 3, [0.3], ["model.options.width=32", *_FASTER]),
     ),
     "fashion-mnist": ("Fashion-MNIST, 10,000 images, MLP", partial(_short, "fashion-mnist/small", 3)),
     "digits": ("digits, MLP", partial(_short, "digits", 5)),
-    "tcga-lung": ("TCGA lung bags, ten splits", partial(_short, "wsi/tcga-lung", 10, model=["abmil"])),
-    "tcga-brca": ("TCGA breast bags, ten splits", partial(_short, "wsi/tcga-brca", 10, model=["abmil"])),
+    "tcga-lung": ("TCGA lung bags, ten splits", partial(_short, "wsi/tcga-lung", 10, model="abmil")),
+    "tcga-brca": ("TCGA breast bags, ten splits", partial(_short, "wsi/tcga-brca", 10, model="abmil")),
 }
 
 
@@ -91,14 +92,13 @@ def needs(scale: Scale) -> list[str]:
 def piece(place: Place) -> Piece:
     """The margins over cross-entropy, the search, and what was run."""
     parts = read_parts(ITEM, place)
-    compared = {name: part for name, part in parts.items() if name in _SETS and _ours(part)}
+    compared = {name: part for name, part in parts.items() if name in _SETS and _has(part, "ncmi")}
     left = [_title(name) for name, part in parts.items() if not (_has(part, "ncmi") if name in _SETS else part.rows)]
     return Piece(
         paragraphs(
             "**The default against cross-entropy.** Scores on the test set in %, differences in points and paired by seed, "
-            "with 95 % t intervals. All are to the better of cross-entropy's two decisions, its head and its probe, by their "
-            "means on the test set: in favour of cross-entropy. Where the default has not run, `harmonic` stands in its "
-            "place, and the line says so.",
+            "with 95 % t intervals. They are to the better of cross-entropy's head and probe, by their means on the test set; "
+            "those of fitted centroids to the best of cross-entropy's three decisions.",
             _margins(compared) if compared else "",
             points("What the intervals say:", _verdicts(compared)),
             points("Not run yet, or not at every rate that the best one is chosen from:", left),
@@ -114,26 +114,18 @@ def piece(place: Place) -> Piece:
 
 
 def _margins(parts: Mapping[str, Part]) -> str:
-    header = ["set", "score", "n", "ce, head", "ce, probe", "ncmi, own", "ncmi, fitted", "ncmi, probe"]
+    header = ["set", "score", "n", "ce, head", "ce, fitted", "ce, probe", "ncmi, own", "ncmi, fitted", "ncmi, probe"]
     header += ["own − ce", "fitted − ce", "probe − ce"]
     body = []
     for name, part in parts.items():
         for score, title in _scores(part).items():
-            cells = [part.cell(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
-            cells += [part.cell(decision, score, **_factors(part, _ours(part))) for decision in _OURS]
-            n = len(part.by_seed("own", score, **_factors(part, _ours(part))))
+            cells = [
+                part.cell(decision, score, **_factors(part, loss)) for loss in ("ce", "ncmi") for decision in _DECISIONS
+            ]
+            n = len(part.by_seed("own", score, **_factors(part, "ncmi")))
             differences = [percent_difference(found, n) for found in _differences(part, score).values()]
-            body.append([_title(name) + _instead(part), title, str(n), *cells, *differences])
+            body.append([_title(name), title, str(n), *cells, *differences])
     return markdown_table(header, body, left=2)
-
-
-def _ours(part: Part) -> str:
-    """The loss that stands beside cross-entropy: the default, or the other finalist until it has run; else nothing."""
-    return next((loss for loss in _FINALISTS if _has(part, loss)), "")
-
-
-def _instead(part: Part) -> str:
-    return "" if _ours(part) == "ncmi" else "; `harmonic`"
 
 
 def _objectives(main: Part, ratios: Part) -> list[str]:
@@ -151,9 +143,9 @@ def _objectives(main: Part, ratios: Part) -> list[str]:
     body = []
     for part, plan in shown:
         count = len(plan.runs)
-        cells = [percent(part.spread(decision, "top1", **plan.factors), count) for decision in _OURS]
+        cells = [percent(part.spread(decision, "top1", **plan.factors), count) for decision in _DECISIONS]
         found = _differences_to(
-            main, "top1", {decision: part.by_seed(decision, "top1", **plan.factors) for decision in _OURS}
+            main, "top1", {decision: part.by_seed(decision, "top1", **plan.factors) for decision in _DECISIONS}
         )
         differences = [percent_difference(difference, count) for difference in found.values()]
         body.append([plan.factors["loss"], f"{plan.chosen:g}", str(count), *cells, *differences])
@@ -181,23 +173,36 @@ def _finalists(parts: Mapping[str, Part]) -> list[str]:
     return [
         "**The finalists.** The default and `harmonic` in whole trainings, each at its own best rate. Own decision "
         "on the validation part: top-1 in %, on bags the mean of macro F1 and macro AUC.",
-        markdown_table(["set", "n", *_FINALISTS, "difference"], body),
+        markdown_table(["set", "n", *_FINALISTS, "harmonic − ncmi"], body),
         f"Ahead: {', '.join(f'{loss} on {count}' for loss, count in ahead.items())} of {len(body)}.",
     ]
 
 
 def _differences(part: Part, score: str) -> dict[str, Interval | None]:
-    """By decision of the default: its score minus that of cross-entropy's better decision."""
-    own = {decision: part.by_seed(decision, score, **_factors(part, _ours(part))) for decision in _OURS}
+    """By decision of the default: its score minus cross-entropy's, see :func:`_differences_to`."""
+    own = {decision: part.by_seed(decision, score, **_factors(part, "ncmi")) for decision in _DECISIONS}
     return _differences_to(part, score, own)
 
 
 def _differences_to(part: Part, score: str, ours: Mapping[str, dict[int, float]]) -> dict[str, Interval | None]:
-    """By decision: scores by seed minus those of cross-entropy's better decision in ``part``."""
-    ce = [part.by_seed(decision, score, **_factors(part, "ce")) for decision in ("own", PROBE)]
-    means = [found.mean if (found := spread(list(values.values()))) else float("-inf") for values in ce]
-    best = ce[means.index(max(means))]
-    return {decision: paired_difference(values, best) for decision, values in ours.items()}
+    """By decision: scores by seed minus those of cross-entropy's head or probe in ``part``, the better one by its mean.
+
+    Fitted centroids have a counterpart that few would use. It is a third one for them.
+    """
+    ce = {decision: part.by_seed(decision, score, **_factors(part, "ce")) for decision in _DECISIONS}
+    means = {
+        decision: found.mean
+        for decision, values in ce.items()
+        if len(values) == len(ce["own"]) and (found := spread(list(values.values())))
+    }
+
+    def best(among: Sequence[str]) -> dict[int, float]:
+        return ce[max(among, key=lambda decision: means.get(decision, float("-inf")))]
+
+    return {
+        decision: paired_difference(values, best(_DECISIONS if decision == FITTED else ("own", PROBE)))
+        for decision, values in ours.items()
+    }
 
 
 def _verdicts(parts: Mapping[str, Part]) -> list[str]:
@@ -207,7 +212,7 @@ def _verdicts(parts: Mapping[str, Part]) -> list[str]:
         for score, title in _scores(part).items():
             for decision, found in _differences(part, score).items():
                 if found is not None and found.low is not None and found.high is not None:
-                    what = f"{_title(name)}{_instead(part)} ({decision}, {title})"
+                    what = f"{_title(name)} ({decision}, {title})"
                     lines["above"] += [what] if found.low > 0 else []
                     lines["below"] += [what] if found.high < 0 else []
     return [f"wholly {side} zero: {'; '.join(found) or 'none'}." for side, found in lines.items()]
