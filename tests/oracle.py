@@ -162,21 +162,22 @@ def rivals(p, mass, q, exponent, labels):
     """Per sample ⅓ Σ_y t_y [ln(1 + Σ_{v≠y} (D_xy/D_xv)^k) + ln(1 + (C−1) mean_{x' not of y} (D_xy/D_x'y)^k)
     + ln(1 + (C−1) mean_{x' of other classes} (D_xy/D(p_x‖p_x'))^(k/2))].
 
-    ``labels`` are the shares of the classes in each sample without any weight: one that does not count has none.
+    ``labels`` are the shares of the classes in each sample without any weight: one that does not count has none. A mean has one
+    rival at least below it.
     """
     own = harmonic(p, mass, q, exponent)
     losses = []
     for x, row in enumerate(mass):
         loss = torch.zeros((), dtype=torch.float64)
-        counted = [(share, p[z], z) for z, share in enumerate(labels) if share.sum() > 0]
-        apart = [(1 - float(labels[x] @ share), kl(p[x], other)) for share, other, z in counted if z != x]
+        counted = [(share, p[z]) for z, share in enumerate(labels) if share.sum() > 0]
+        apart = [(float((labels[x] - share).abs().sum()) / 2, kl(p[x], other)) for share, other in counted]
         for y in range(len(q)):
-            choosing = [(1 - float(share[y]), kl(other, q[y])) for share, other, _ in counted]
+            choosing = [(1 - float(share[y]), kl(other, q[y])) for share, other in counted]
             for rivals, power in ((choosing, exponent), (apart, exponent / 2)):
                 rivals = [(part, divergence) for part, divergence in rivals if part > 1e-12]
                 ratios = sum(part * (kl(p[x], q[y]) / divergence) ** power for part, divergence in rivals)
                 if rivals:
-                    mean = ratios / sum(part for part, _ in rivals)
+                    mean = ratios / max(1, sum(part for part, _ in rivals))
                     loss = loss + row[y] * torch.log(1 + (len(q) - 1) * mean)
         losses.append(loss)
     return (own + torch.stack(losses)) / 3

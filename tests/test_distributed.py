@@ -6,6 +6,7 @@ in one process. Every rank starts from a seed of its own, so equal centroids are
 
 import os
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,7 +17,7 @@ from ranks import spawn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ncmi import NCMILoss, parameter_groups
+from ncmi import NCMILoss, parameter_groups, rivalry
 from ncmi.distributed import equal_gradient, gather_labels, sum_over_ranks, world_size
 
 INPUTS, D, STEPS = 4, 6, 3
@@ -31,6 +32,7 @@ class Case:
     soft: bool = False
     num_classes: int = 4
     ignored: bool = False
+    block: int = 256
 
     def data(self, step):
         """The whole batch of a step: class 3 stands only at the end, so that the first rank lacks it."""
@@ -56,6 +58,12 @@ CASES = {
     "rivals soft": Case("rivals", soft=True),
     "rivals weighted": Case("rivals", {"weight": torch.tensor([0.5, 2.0, 1.0, 1.5])}),
     "rivals ignored": Case("rivals", ignored=True),
+    "rivals uniform": Case("rivals", {"prior": "uniform"}),
+    "rivals tracked": Case("rivals", {"centroids": "ema"}),
+    "rivals sum": Case("rivals", {"reduction": "sum"}),
+    # Sixteen samples in four or three blocks, some of them of two ranks.
+    "rivals blocks": Case("rivals", block=4, ignored=True),
+    "rivals blocks soft": Case("rivals", block=6, soft=True),
     "harmonic soft": Case("harmonic", soft=True),
     "theorem1 uniform": Case("theorem1", {"prior": "uniform"}),
     "centroid uniform": Case("centroid", {"prior": "uniform"}),
@@ -82,6 +90,7 @@ INSIDE = (
     "released",
     "harmonic",
     "rivals",
+    "rivals blocks soft",
     "theorem1 soft",
     "theorem1 compact",
     "harmonic tracked",
@@ -119,7 +128,8 @@ def train(case, network, loss, step_loss, rows):
     for step in range(STEPS):
         inputs, targets = case.data(step)
         optimizer.zero_grad()
-        value = step_loss(inputs[rows], targets[rows])
+        with blocks_of(case.block):
+            value = step_loss(inputs[rows], targets[rows])
         value.backward()
         seen.append(
             {
@@ -132,6 +142,14 @@ def train(case, network, loss, step_loss, rows):
         optimizer.step()
     seen.append({"weights": [p.detach().clone() for p in network.parameters()], "state": loss.state_dict()})
     return seen
+
+
+@contextmanager
+def blocks_of(size):
+    """Rivals in blocks of so many samples."""
+    usual, rivalry._BLOCK = rivalry._BLOCK, size
+    yield
+    rivalry._BLOCK = usual
 
 
 def rows_of(rank, shards):
@@ -189,8 +207,12 @@ def worker(rank, folder):
         for name, case in CASES.items():
             for inside in (True, False) if name in INSIDE else (False,):
                 results[name, inside] = run_case(case, rank, shards, inside)
-        # A rank whose shard is empty.
-        results["empty shard"] = run_case(CASES["rivals"], rank, (16,) + (0,) * (size - 1), False)
+        # Ranks whose shard is empty, the last or the first.
+        results["empty shard"] = {
+            (name, shards): run_case(CASES[name], rank, shards, inside)
+            for name, inside in {"rivals": False, "rivals blocks soft": True}.items()
+            for shards in ((16,) + (0,) * (size - 1), (0,) * (size - 1) + (16,))
+        }
         torch.save(results, os.path.join(folder, f"{size}ranks{rank}.pt"))
         dist.destroy_process_group()
 
@@ -245,7 +267,8 @@ def test_the_cases_are_not_trivial(alone):
 
 def test_an_empty_shard_is_a_shard(ranks, alone):
     for rank in ranks:
-        torch.testing.assert_close(rank["empty shard"][-1], alone["rivals"][-1], **TOLERANCE)
+        for (name, shards), seen in rank["empty shard"].items():
+            torch.testing.assert_close(seen[-1], alone[name][-1], **TOLERANCE, msg=f"{name}, {shards}: differs")
 
 
 def test_sums_and_their_gradient(ranks):

@@ -57,7 +57,7 @@ def gather_labels(targets: Tensor) -> tuple[Tensor, slice]:
         return targets, slice(0, len(targets))
     sizes = [torch.zeros(1, dtype=torch.long, device=targets.device) for _ in range(ranks)]
     dist.all_gather(sizes, torch.tensor([len(targets)], device=targets.device))
-    lengths = [int(size) for size in sizes]
+    lengths = torch.cat(sizes).tolist()
     padded = targets.new_zeros(max(lengths), *targets.shape[1:])
     padded[: len(targets)] = targets
     gathered = [torch.empty_like(padded) for _ in range(ranks)]

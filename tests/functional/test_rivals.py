@@ -29,7 +29,7 @@ def losses(logits, among, targets, valid=None):
     num_classes = logits.shape[1]
     theirs = targets if valid is None else torch.where(valid, targets, -1)
     class_level = rival_level(rivals_of_classes(logits, targets, valid), num_classes)
-    sample_level = rival_level(rivals_of_samples(among, targets, theirs, slice(0, len(targets))), num_classes)
+    sample_level = rival_level(rivals_of_samples(among, targets, theirs), num_classes)
     return rival_losses(logits, targets, class_level, sample_level)
 
 
@@ -65,19 +65,41 @@ def test_samples_that_do_not_count_are_no_rivals():
     torch.testing.assert_close(found, losses(logits[:4], among[:4, :4], targets[:4]))
 
 
-def test_no_sample_is_its_own_rival():
-    targets = soft_labels(6, 3)
-    assert float((targets * targets).sum(dim=1).min()) < 0.9, "some is of two classes, and so of another than itself"
+def test_equal_labels_make_no_rivals():
+    targets = soft_labels(3, 4).repeat(2, 1)
     among = normal(6, 6).requires_grad_()
-    found = rivals_of_samples(among, targets, targets, slice(0, 6))
+    found = rivals_of_samples(among, targets, targets)
     (grad,) = torch.autograd.grad(found.log_total.sum(), among)
-    assert bool((grad.diagonal() == 0).all())
-    torch.testing.assert_close(
-        grad.sum(dim=1), torch.full_like(grad[0], 0.5), msg="others share a half, k between samples"
-    )
-    # Second to fourth of six.
-    part = rivals_of_samples(among[1:4], targets[1:4], targets, slice(1, 4))
+    same = torch.eye(3, dtype=torch.bool).repeat(2, 2)
+    assert bool((grad[same] == 0).all())
+    assert bool((grad[~same] > 0).all())
+    torch.testing.assert_close(grad.sum(dim=1), torch.full_like(grad[0], 0.5), msg="half of the exponent")
+    part = rivals_of_samples(among[1:4], targets[1:4], targets)
     torch.testing.assert_close(part, type(part)(found.log_total[1:4], found.count[1:4]))
+
+
+def test_hard_labels_are_soft_ones_of_zeros_and_ones():
+    targets = hard_labels(8, 4)
+    logits, among = normal(8, 4), normal(8, 8, seed=1)
+    torch.testing.assert_close(losses(logits, among, targets), losses(logits, among, oracle.one_hot(targets, 4)))
+    alone = torch.tensor([2, 2])
+    torch.testing.assert_close(
+        losses(logits[:2], among[:2, :2], alone), losses(logits[:2], among[:2, :2], oracle.one_hot(alone, 4))
+    )
+
+
+def test_a_little_smoothing_changes_a_little():
+    # In a batch of one class no share of a rival may become a whole one.
+    logits, among, hard = normal(5, 4), normal(5, 5, seed=1), oracle.one_hot(torch.full((5,), 2), 4)
+    smooth = hard * (1 - 1e-6) + 1e-6 / 4
+    torch.testing.assert_close(losses(logits, among, smooth), losses(logits, among, hard), rtol=0, atol=1e-4)
+
+
+def test_soft_labels_may_have_a_gradient():
+    targets = oracle.one_hot(hard_labels(6, 4), 4).requires_grad_()
+    losses(normal(6, 4), normal(6, 6, seed=1), targets).sum().backward()
+    assert targets.grad is not None
+    assert bool(targets.grad.isfinite().all())
 
 
 def test_no_rivals_leave_the_choice_of_a_centroid():

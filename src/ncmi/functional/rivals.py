@@ -26,7 +26,7 @@ class Rivals(NamedTuple):
     Args:
         log_total: logarithm of the sum of exp(logit) over them (K,), larger where they are nearer; −1e30 or less if
             there are none.
-        count: how many each has, (K,).
+        count: how many each has, (K,), in sums of shares for soft labels.
     """
 
     log_total: Tensor
@@ -50,20 +50,17 @@ def rivals_of_classes(logits: Tensor, targets: Tensor, valid: Tensor | None = No
     return _rivals(logits, share, dim=0)
 
 
-def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, own: slice) -> Rivals:
+def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor) -> Rivals:
     """The samples of other classes, seen from each sample.
 
     Args:
         logits: (B, R), of samples and those that may be their rivals.
         targets: class indices (B,), or soft labels (B, C).
-        their_targets: those of all R: of two samples 1 − Σ_y t_y·t'_y is the share that is of different classes. A class index
-            below 0, or a row of zeros, marks a sample that does not count.
-        own: where the B samples stand among the R: no sample is its own rival.
+        their_targets: those of all R. Two soft labels make rivals by the share in which they differ, half of Σ_y |t_y − t'_y|:
+            equal ones do not. A class index below 0, or a row of zeros, marks a sample that does not count.
     """
     if targets.is_floating_point():
-        share = (their_targets.sum(dim=1) - targets @ their_targets.T).clamp_min(0)
-        places = torch.arange(len(their_targets), device=logits.device)
-        share = share.masked_fill(places[own].unsqueeze(1) == places, 0.0)
+        share = torch.cdist(targets, their_targets, p=1) / 2 * (their_targets.sum(dim=1) > 0)
     else:
         share = (targets.unsqueeze(1) != their_targets) & (their_targets >= 0)
     return _rivals(_BETWEEN_SAMPLES * logits, share, dim=1)
@@ -71,15 +68,17 @@ def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor, ow
 
 def _rivals(logits: Tensor, share: Tensor, dim: int) -> Rivals:
     """Sums over rivals of which only a share counts: a number, or yes or no."""
-    weighted = (
-        logits.masked_fill(~share, _NEVER) if share.dtype == torch.bool else logits + share.log().clamp_min(_NEVER)
-    )
-    return Rivals(weighted.logsumexp(dim), share.sum(dim, dtype=logits.dtype))
+    if share.dtype != torch.bool:
+        logits = logits + share.where(share > 0, 1.0).log()
+    return Rivals(logits.masked_fill(share == 0, _NEVER).logsumexp(dim), share.sum(dim, dtype=logits.dtype))
 
 
 def rival_level(rivals: Rivals, num_classes: int) -> Tensor:
-    """The logit (K,) that would weigh as much as C − 1 average rivals; far below all others where there is none."""
-    return rivals.log_total - torch.where(rivals.count > 0, rivals.count, 1.0).log() + math.log(num_classes - 1)
+    """The logit (K,) that would weigh as much as C − 1 average rivals; far below all others where there is none.
+
+    Shares of soft labels that do not add up to one rival count as they are.
+    """
+    return rivals.log_total - rivals.count.clamp_min(1).log() + math.log(num_classes - 1)
 
 
 def rival_losses(logits: Tensor, targets: Tensor, class_level: Tensor, sample_level: Tensor) -> Tensor:
