@@ -158,3 +158,21 @@ def test_two_merged_classes_of_equal_size_cost_two_thirds_of_ln_2(sizes, exponen
     centroids = simplex_point(3 * normal(num_classes, sizes["num_features"], seed=seed + 1))
     found = losses(*both_logits(points, centroids, exponent), targets)
     assert float(found[: 2 * each].mean()) >= oracle.LN_2 * 2 / 3 - 1e-9
+
+
+def test_every_term_of_ten_classes_in_two_points_is_ln_5():
+    # The example of docs/collapse.md: five classes of two samples each share a point, and their centroids are there.
+    targets = torch.arange(10).repeat_interleave(2)
+    places = 3 * normal(2, 6)[torch.arange(10) // 5]
+    points = simplex_point(places[targets])
+    logits, among = harmonic_logits(points, simplex_point(places)), harmonic_logits(points, points)
+    class_level = rival_level(rivals_of_classes(logits, targets), 10)
+    sample_level = rival_level(rivals_of_samples(among, targets, targets), 10)
+    never = torch.full_like(sample_level, -1e30)
+    parts = {
+        "centroids": rival_losses(logits, targets, never[:10], never),
+        "centroids and classes": rival_losses(logits, targets, class_level, never),
+        "all": rival_losses(logits, targets, class_level, sample_level),
+    }
+    for number, found in enumerate(parts.values(), start=1):
+        torch.testing.assert_close(3 * found, torch.full_like(found, number * math.log(5)))

@@ -139,7 +139,7 @@ class CentroidClassifier(nn.Module):
         return cls(log_density.to(like.dtype), source="class means", **_map_of(loss))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Scores (B, C) of features (B, D); they are at most 0, and 0 means that p equals the centroid."""
+        """Scores (B, C) of features (B, D); at most 0 but for rounding, and 0 means that p equals the centroid."""
         check_features("CentroidClassifier", features, self.num_features)
         if torch.finfo(self.log_density.dtype).bits < 32:
             raise TypeError(
