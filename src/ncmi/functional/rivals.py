@@ -56,8 +56,9 @@ def rivals_of_samples(logits: Tensor, targets: Tensor, their_targets: Tensor) ->
     Args:
         logits: (B, R), of samples and those that may be their rivals.
         targets: class indices (B,), or soft labels (B, C).
-        their_targets: those of all R. Two soft labels make rivals by the share in which they differ, half of Σ_y abs(t_y − t'_y):
-            equal ones do not. A class index below 0, or a row of zeros, marks a sample that does not count.
+        their_targets: those of all R. Two soft labels make rivals by the share in which they differ, half of
+            Σ_y abs(t_y − t'_y): equal ones do not. A class index below 0, or a row of zeros, marks a sample that does not
+            count.
     """
     if targets.is_floating_point():
         share = torch.cdist(targets, their_targets, p=1) / 2 * (their_targets.sum(dim=1) > 0)
