@@ -176,3 +176,13 @@ def test_every_term_of_ten_classes_in_two_points_is_ln_5():
     }
     for number, found in enumerate(parts.values(), start=1):
         torch.testing.assert_close(3 * found, torch.full_like(found, number * math.log(5)))
+
+
+@pytest.mark.parametrize(("num_classes", "value"), [(2, 0.5), (10, 1.7), (100, 3.7)])
+def test_nothing_learned_costs_what_the_documents_say(num_classes, value):
+    # All centroids at the mean: half as far from a sample as other samples are.
+    points = simplex_point(normal(200, 512))
+    targets = torch.arange(200) % num_classes
+    mean = simplex_point(points.probs.mean(dim=0).mul(512).div(2).logit().repeat(num_classes, 1))
+    found = losses(*both_logits(points, mean), targets)
+    assert float(found.mean()) == pytest.approx(value, rel=0.03)
